@@ -93,6 +93,7 @@ class Reason(enum.StrEnum):
     NEVER_SEEN = "never_seen"
     STALE = "stale"
     ARCHIVE_WRITE_FAILED = "archive_write_failed"
+    CONFIGURATION = "configuration"
     INTERNAL_ERROR = "internal_error"
 
 

@@ -1,0 +1,100 @@
+"""The command group: a command's module is imported when the command runs, and not before."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+import mpswatch
+from mpswatch.daemon.exit import Exit
+from mpswatch.errors import MpswatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "run": "Watch: poll, sweep on schedule, export metrics, keep the archive.",
+    "sweep": "Measure one sweep now, beside a running daemon or without one.",
+    "poll": "Look once: who is managed, who else is on the GPU.",
+    "doctor": "Say whether sweeps will run here, and what this host lacks.",
+    "demo": "Run the daemon on an embedded rehearsal stack: no GPU needed.",
+    "archive": "List, show and validate archived runs.",
+    "schema": "Print the JSON Schema of a document: sweep, poll or event.",
+    "check-config": "Check a configuration file and name every fault.",
+    "healthcheck": "Ask a running daemon whether it is healthy (for container images).",
+    "pause": "Hold scheduled sweeps until resume; survives a restart.",
+    "resume": "Let scheduled sweeps run again.",
+    "completion": "Print the completion script for bash or zsh.",
+}
+
+EPILOG = "Exit codes: " + "; ".join(f"{code.value} {code.name.lower().replace('_', ' ')}" for code in Exit)
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line each; each lies in `mpswatch.cli.<name>_command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mpswatch.cli.{cmd_name.replace('-', '_')}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@click.version_option(mpswatch.__version__, prog_name="mpswatch", message="%(prog)s %(version)s")
+def mpswatch_command() -> None:
+    """Watches a GPU shared through NVIDIA MPS: what each cap gives, who is managed, who else is on the GPU."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave with one of `Exit`'s codes."""
+    try:
+        code = mpswatch_command.main(
+            args=list(arguments) if arguments is not None else None, prog_name="mpswatch", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except click.exceptions.Exit as left:
+        code = left.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = Exit.USAGE
+    except click.Abort:
+        code = Exit.LEFT_AT_ONCE
+    except KeyboardInterrupt:
+        code = Exit.LEFT_AT_ONCE
+    except MpswatchError as error:
+        code = complain(error)
+    except BrokenPipeError:
+        # whoever read our output has gone; the interpreter would complain once more while it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.FAILED
+    sys.exit(code if isinstance(code, int) else Exit.OK)
+
+
+def complain(error: MpswatchError) -> Exit:
+    """One clear line, and the remedy where one is known; the exit code that goes with it."""
+    from mpswatch.config import ConfigError  # noqa: PLC0415 - most commands that end here have it already
+
+    click.echo(f"mpswatch: {error.detail}", err=True)
+    if error.remedy:
+        click.echo(f"  {error.remedy}", err=True)
+    exit_code = getattr(error, "exit_code", None)
+    if isinstance(exit_code, Exit):
+        return exit_code
+    return Exit.USAGE if isinstance(error, ConfigError) else Exit.FAILED

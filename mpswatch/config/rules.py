@@ -1,0 +1,76 @@
+"""Settings that contradict each other: each named together with the one it does not go with."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Iterator
+
+from mpswatch.config.shape import Config
+from mpswatch.config.tree import Place
+
+
+def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
+    """The place of each contradiction, and what is contradicted."""
+    yield from _daemons(config)
+    yield from _times(config)
+    yield from _sweep(config)
+
+
+def _daemons(config: Config) -> Iterator[tuple[Place, str]]:
+    if not config.daemons:
+        yield ("daemons",), "no daemon to watch: leave the key out for the default pipe directory"
+    for key in ("label", "pipe_directory"):
+        seen: dict[str, int] = {}
+        for index, daemon in enumerate(config.daemons):
+            value = (daemon.name or daemon.pipe_directory) if key == "label" else daemon.pipe_directory
+            if value in seen:
+                name = "name" if key == "label" else key
+                yield ("daemons", index, name), f"{value!r} is already that of daemons[{seen[value]}]"
+            seen.setdefault(value, index)
+            if key == "pipe_directory" and not value.startswith("/"):
+                yield ("daemons", index, key), f"{value!r} is not an absolute path"
+
+
+def _times(config: Config) -> Iterator[tuple[Place, str]]:
+    # Poll series vanish after three intervals: a question that may take longer makes them flap.
+    longest = 3 * config.poll.interval
+    for section, deadline in (("mps", config.mps.deadline), ("gpu", config.gpu.deadline)):
+        if deadline >= longest:
+            yield (section, "deadline"), f"{deadline:g}s is not below three times poll.interval ({longest:g}s)"
+    sweep = config.sweep
+    if sweep.cell_deadline > sweep.deadline:
+        yield ("sweep", "cell_deadline"), f"{sweep.cell_deadline:g}s is above sweep.deadline ({sweep.deadline:g}s)"
+    if sweep.jitter >= sweep.interval:
+        yield ("sweep", "jitter"), f"{sweep.jitter:g}s is not below sweep.interval ({sweep.interval:g}s)"
+    if sweep.interval < config.poll.interval:
+        yield (
+            ("sweep", "interval"),
+            f"{sweep.interval:g}s is below poll.interval ({config.poll.interval:g}s): a sweep is decided on a poll",
+        )
+
+
+def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
+    sweep = config.sweep
+    if sweep.headroom >= sweep.context_limit:
+        yield (
+            ("sweep", "headroom"),
+            f"{sweep.headroom} is not below sweep.context_limit ({sweep.context_limit}): no sweep would ever run",
+        )
+    if sweep.time_zone != "local":
+        try:
+            zoneinfo.ZoneInfo(sweep.time_zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            yield ("sweep", "time_zone"), f"{sweep.time_zone!r} is not a time zone this host knows (UTC, local, a name)"
+    if sweep.enabled and sweep.quiet_hours and _whole_day(config):
+        yield (
+            ("sweep", "quiet_hours"),
+            "cover the whole day, and sweep.enabled is true: to hold sweeps altogether set sweep.enabled: false",
+        )
+
+
+def _whole_day(config: Config) -> bool:
+    quiet = set()
+    for start, end in config.sweep.quiet_hours:
+        first, last = start.hour * 60 + start.minute, end.hour * 60 + end.minute
+        quiet |= set(range(first, last)) if first < last else set(range(first, 1440)) | set(range(last))
+    return len(quiet) == 1440

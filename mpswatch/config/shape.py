@@ -1,0 +1,136 @@
+"""The configuration as one frozen object: what there is to set, its defaults, and what each leaf expects.
+
+Durations are seconds, sizes are bytes. A leaf's `extra` carries how it is read and what to say when it is not
+what it should be; a leaf without it is taken as YAML gave it, and checked by its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import time
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from mpswatch.config import units
+
+
+def _leaf(read: Callable[[object], object], expected: str) -> msgspec.Meta:
+    return msgspec.Meta(extra={"read": read, "expected": expected})
+
+
+Duration: TypeAlias = Annotated[float, _leaf(units.duration, "a duration such as 15s, 1h30m or a number of seconds")]
+PositiveDuration: TypeAlias = Annotated[
+    float, _leaf(units.positive_duration, "a duration above 0, such as 15s, 1h30m or a number of seconds")
+]
+Size: TypeAlias = Annotated[int, _leaf(units.size, "a size such as 10GiB, 500MB or a number of bytes")]
+Caps: TypeAlias = Annotated[tuple[str, ...], _leaf(units.caps, "percentages within 1 to 100, such as 100,50,25")]
+QuietHours: TypeAlias = Annotated[
+    tuple[tuple[time, time], ...], _leaf(units.quiet_hours, "spans such as 22:00-06:00, in quotes")
+]
+Address: TypeAlias = Annotated[
+    tuple[str, int], _leaf(units.listen_address, "HOST:PORT, such as 127.0.0.1:10677, or :10677 for all interfaces")
+]
+Text: TypeAlias = Annotated[str, _leaf(units.text, "a text on one line")]
+Variables: TypeAlias = Annotated[dict[str, str], _leaf(units.environment, "a map of variables to texts")]
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number of at least 0"})]
+PositiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, extra={"expected": "a whole number of at least 1"})]
+Ratio: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1, extra={"expected": "a ratio above 0 and up to 1"})]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every section."""
+
+
+class DaemonEntry(Section, frozen=True, kw_only=True):
+    """One control daemon to watch: `name` is the metrics' `daemon` label, the pipe directory where it is not set."""
+
+    pipe_directory: Text
+    name: Text | None = None
+    log_directory: Text | None = None
+
+
+class GpuSection(Section, frozen=True, kw_only=True):
+    source: Literal["auto", "nvml", "nvidia-smi"] = "auto"
+    nvidia_smi: Text = "nvidia-smi"
+    deadline: PositiveDuration = 5.0
+
+
+class MpsSection(Section, frozen=True, kw_only=True):
+    control_program: Text = "nvidia-cuda-mps-control"
+    deadline: PositiveDuration = 5.0
+
+
+class PollSection(Section, frozen=True, kw_only=True):
+    interval: PositiveDuration = 15.0
+
+
+class ClientSection(Section, frozen=True, kw_only=True):
+    """The measuring client's interpreter (torch often lives in another environment than the daemon)."""
+
+    python: Text | None = None
+    environment: Variables = {}
+
+
+class SweepSection(Section, frozen=True, kw_only=True):
+    enabled: bool = True
+    interval: PositiveDuration = 3600.0
+    jitter: Duration = 60.0
+    caps: Caps = ("100", "75", "50", "25", "10")
+    size: PositiveCount = 4096
+    iters: PositiveCount = 80
+    dtype: Literal["fp16", "bf16", "fp32"] = "fp16"
+    settle: Duration = 120.0
+    headroom: Count = 4
+    context_limit: PositiveCount = 48
+    fault_quiet: Duration = 600.0
+    stack_uid: Count | None = None
+    max_utilization: Ratio | None = None
+    quiet_hours: QuietHours = ()
+    time_zone: Text = "UTC"
+    cell_deadline: PositiveDuration = 30.0
+    deadline: PositiveDuration = 300.0
+    client: ClientSection = ClientSection()
+
+
+class ArchiveSection(Section, frozen=True, kw_only=True):
+    directory: Text
+    gzip: bool = False
+    keep_age: PositiveDuration | None = None
+    keep_bytes: Size | None = None
+    deadline: PositiveDuration = 10.0
+
+
+class WebSection(Section, frozen=True, kw_only=True):
+    listen_address: Address = ("127.0.0.1", 10677)
+    config_file: Text | None = None
+
+
+class MetricsSection(Section, frozen=True, kw_only=True):
+    tenant_names: Count = 20
+
+
+class LogSection(Section, frozen=True, kw_only=True):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "json", "text"] = "auto"
+
+
+class Config(Section, frozen=True, kw_only=True):
+    """Everything that there is to set. Where a default depends on the environment, reading fills it in."""
+
+    host: Text
+    daemons: tuple[DaemonEntry, ...]
+    archive: ArchiveSection
+    gpu: GpuSection = GpuSection()
+    mps: MpsSection = MpsSection()
+    poll: PollSection = PollSection()
+    sweep: SweepSection = SweepSection()
+    web: WebSection = WebSection()
+    metrics: MetricsSection = MetricsSection()
+    log: LogSection = LogSection()
+
+
+def as_plain(config: Config) -> dict[str, Any]:
+    """The configuration in force as plain data, for people (`check-config --json`)."""
+    plain: dict[str, Any] = msgspec.to_builtins(config)
+    return plain

@@ -1,0 +1,62 @@
+"""YAML to plain data: duplicate keys refused, and every key's line remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from mpswatch.config.problems import Problem
+
+Place = tuple[str | int, ...]
+
+
+def dotted(place: Place) -> str:
+    """`sweep.client.python`, `daemons[0].name`."""
+    path = ""
+    for step in place:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
+    return path
+
+
+def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list[Problem], above: set[int]) -> None:
+    if id(node) in above:  # an alias to a node that holds it: safe_load would build an endless object
+        problems.append(Problem(dotted(place), "an alias to something that holds it", node.start_mark.line + 1))
+        return
+    above = above | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            line = key.start_mark.line + 1
+            below = (*place, name)
+            if below in lines:
+                problems.append(Problem(dotted(below), f"is there twice, first on line {lines[below]}", line))
+                continue
+            lines[below] = line
+            _walk(value, below, lines, problems, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[(*place, index)] = item.start_mark.line + 1
+            _walk(item, (*place, index), lines, problems, above)
+
+
+def read_yaml(data: bytes) -> tuple[Any, dict[Place, int], list[Problem]]:
+    """The plain data in `data`, the line of every key, and what is wrong with it as YAML."""
+    lines: dict[Place, int] = {}
+    problems: list[Problem] = []
+    try:
+        loader = yaml.SafeLoader(data)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return {}, {}, []
+            _walk(node, (), lines, problems, set())
+            if problems:
+                return None, lines, problems
+            return loader.construct_document(node), lines, []
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        return None, lines, [Problem("", f"not YAML: {what}", mark.line + 1 if mark is not None else None)]

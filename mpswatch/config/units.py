@@ -1,0 +1,156 @@
+"""Leaves that are written for people: durations, sizes, caps, times of day, addresses.
+
+Each parser takes what YAML or a command-line flag gave and returns the value, or raises `UnfitError` with
+what it found wrong. What is expected of a leaf is said once, beside its type in shape.py.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import time
+from decimal import Decimal, InvalidOperation
+
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]iB|[kMGT]?B)?")
+_BYTES: dict[str | None, int] = {
+    None: 1,
+    "B": 1,
+    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", start=1)},
+    **{f"{letter}B": 1000**power for power, letter in enumerate("kMGT", start=1)},
+}
+_QUIET = re.compile(r"(\d\d):(\d\d)\s*-\s*(\d\d):(\d\d)")
+
+
+class UnfitError(ValueError):
+    """A leaf that is not what is expected; the message says what is wrong with it."""
+
+
+def _number(raw: object) -> float | None:
+    return float(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else None
+
+
+def duration(raw: object) -> float:
+    """`15s`, `1h30m`, `250ms`, or a number of seconds; in seconds, at least 0."""
+    number = _number(raw)
+    if number is None and isinstance(raw, str):
+        text = raw.strip()
+        if _DURATION.fullmatch(text):
+            number = sum(float(amount) * _SECONDS[unit] for amount, unit in _DURATION_PART.findall(text))
+        elif re.fullmatch(r"\d+(?:\.\d+)?", text):
+            number = float(text)
+    if number is None or not 0 <= number < float("inf"):
+        raise UnfitError("not a duration")
+    return number
+
+
+def positive_duration(raw: object) -> float:
+    """A duration above 0, in seconds."""
+    seconds = duration(raw)
+    if not seconds > 0:
+        raise UnfitError("must be above 0")
+    return seconds
+
+
+def size(raw: object) -> int:
+    """`10GiB`, `500MB`, or a number of bytes."""
+    number = _number(raw)
+    if number is not None:
+        if number != int(number) or number < 0:
+            raise UnfitError("not a whole number of bytes")
+        return int(number)
+    matched = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if matched is None:
+        raise UnfitError("not a size")
+    return int(float(matched[1]) * _BYTES[matched[2]])
+
+
+def caps(raw: object) -> tuple[str, ...]:
+    """`100,75,50` or a list; each as its shortest decimal string, within 1-100, none twice."""
+    parts: list[object]
+    if isinstance(raw, str):
+        parts = [part.strip() for part in raw.split(",")]
+    elif isinstance(raw, list):
+        parts = list(raw)
+    else:
+        parts = [raw]
+    found: list[str] = []
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, str | int | float):
+            raise UnfitError(f"{part!r} is not a percentage")
+        try:
+            percent = Decimal(str(part))
+        except InvalidOperation:
+            raise UnfitError(f"{part!r} is not a percentage") from None
+        # 0, -5, 101 and words are ignored by MPS without a word: such a client runs uncapped (bad-caps.txt)
+        if not percent.is_finite() or not 1 <= percent <= 100:
+            raise UnfitError(f"{part!r} is not within 1 to 100")
+        shortest = format(percent.normalize(), "f")
+        if shortest in found:
+            raise UnfitError(f"{shortest} is there twice")
+        found.append(shortest)
+    if not found:
+        raise UnfitError("no cap at all")
+    return tuple(found)
+
+
+def quiet_hours(raw: object) -> tuple[tuple[time, time], ...]:
+    """`22:00-06:00`, or a list of such; each from its start up to its end, over midnight where end <= start."""
+    parts = raw if isinstance(raw, list) else [raw]
+    spans = []
+    for part in parts:
+        matched = _QUIET.fullmatch(part.strip()) if isinstance(part, str) else None
+        if matched is None:
+            raise UnfitError(f"{part!r} is not a span")
+        hour, minute, end_hour, end_minute = (int(group) for group in matched.groups())
+        try:
+            spans.append((time(hour, minute), time(end_hour, end_minute)))
+        except ValueError:
+            raise UnfitError(f"{part!r} is not a time of day") from None
+        if spans[-1][0] == spans[-1][1]:
+            raise UnfitError(f"{part!r} is empty: to hold sweeps altogether set sweep.enabled: false")
+    return tuple(spans)
+
+
+def listen_address(raw: object) -> tuple[str, int]:
+    """`127.0.0.1:10677`, `[::1]:10677`, `:10677` (all interfaces); port 0 takes a free one."""
+    if not isinstance(raw, str):
+        raise UnfitError("not an address")
+    host, colon, port = raw.strip().rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise UnfitError("no port from 0 to 65535 behind the last colon")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise UnfitError("an IPv6 address stands in brackets")
+    return host, int(port)
+
+
+def text(raw: object) -> str:
+    """A string that is not empty and holds no NUL or line break (it becomes a path, an argument or a label)."""
+    if not isinstance(raw, str) or not raw.strip():
+        raise UnfitError("not a text")
+    if any(character in raw for character in "\0\n\r"):
+        raise UnfitError("holds a NUL or a line break")
+    return raw
+
+
+def environment(raw: object) -> dict[str, str]:
+    """Variables for the client's interpreter. What is dangerous in there is refused by name."""
+    if not isinstance(raw, dict):
+        raise UnfitError("not a map of variables")
+    found: dict[str, str] = {}
+    for name, value in raw.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UnfitError(f"{name!r} is not a variable's name")
+        if not isinstance(value, str) or "\0" in value:
+            raise UnfitError(f"{name}: the value must be a text (put it in quotes)")
+        # The client's environment is built, not inherited: these change what is measured, or how it ends.
+        if name.startswith(("CUDA_MPS_", "CUBLAS_", "PYTORCH_")) or name in _NOT_FOR_THE_CLIENT:
+            raise UnfitError(f"{name} is set by mpswatch or changes what is measured")
+        found[name] = value
+    return found
+
+
+_NOT_FOR_THE_CLIENT = {"CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "LD_PRELOAD", "NOTIFY_SOCKET"}

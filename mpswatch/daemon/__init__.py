@@ -1,0 +1,1 @@
+"""The wiring: schedule, signals, systemd, shutdown order. Domain logic lives in the rooms below."""

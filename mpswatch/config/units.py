@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from datetime import time
-from decimal import Decimal, InvalidOperation
+
+from mpswatch.sweep.plan import PlanError, canonical_caps
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -68,31 +69,13 @@ def size(raw: object) -> int:
 
 def caps(raw: object) -> tuple[str, ...]:
     """`100,75,50` or a list; each as its shortest decimal string, within 1-100, none twice."""
-    parts: list[object]
-    if isinstance(raw, str):
-        parts = [part.strip() for part in raw.split(",")]
-    elif isinstance(raw, list):
-        parts = list(raw)
-    else:
-        parts = [raw]
-    found: list[str] = []
-    for part in parts:
-        if isinstance(part, bool) or not isinstance(part, str | int | float):
-            raise UnfitError(f"{part!r} is not a percentage")
-        try:
-            percent = Decimal(str(part))
-        except InvalidOperation:
-            raise UnfitError(f"{part!r} is not a percentage") from None
-        # 0, -5, 101 and words are ignored by MPS without a word: such a client runs uncapped (bad-caps.txt)
-        if not percent.is_finite() or not 1 <= percent <= 100:
-            raise UnfitError(f"{part!r} is not within 1 to 100")
-        shortest = format(percent.normalize(), "f")
-        if shortest in found:
-            raise UnfitError(f"{shortest} is there twice")
-        found.append(shortest)
-    if not found:
-        raise UnfitError("no cap at all")
-    return tuple(found)
+    parts = raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list) else [raw]
+    if any(isinstance(part, bool) for part in parts):
+        raise UnfitError("true and false are not percentages")
+    try:
+        return canonical_caps(parts)
+    except PlanError as error:
+        raise UnfitError(error.detail) from None
 
 
 def quiet_hours(raw: object) -> tuple[tuple[time, time], ...]:

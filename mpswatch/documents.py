@@ -93,6 +93,9 @@ class Reason(enum.StrEnum):
     NEVER_SEEN = "never_seen"
     STALE = "stale"
     ARCHIVE_WRITE_FAILED = "archive_write_failed"
+    ARCHIVE_READ_FAILED = "archive_read_failed"
+    ADDRESS_UNAVAILABLE = "address_unavailable"
+    WEB_CONFIGURATION = "web_configuration"
     CONFIGURATION = "configuration"
     INTERNAL_ERROR = "internal_error"
 

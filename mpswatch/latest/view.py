@@ -1,0 +1,105 @@
+"""What is known right now, as one immutable object: the only thing that metrics, page and API read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple, TypeAlias
+
+from mpswatch.documents import Event, PollSnapshot, Reason, SweepDocument
+
+Outcome: TypeAlias = Literal["complete", "partial", "failed", "refused"]
+"""How an attempt to sweep ended: every cell measured, some, none (or no document at all), or not begun."""
+
+OUTCOMES: tuple[Outcome, ...] = ("complete", "partial", "failed", "refused")
+
+
+class Target(NamedTuple):
+    """What a sweep measures: one GPU of one control daemon under one plan. `gpu_uuid` is empty while unknown."""
+
+    daemon: str
+    gpu_uuid: str
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How asking one source went. `success` and `duration_seconds` are None once the poll went stale."""
+
+    success: bool | None
+    duration_seconds: float | None
+    reason: Reason | None
+    detail: str | None
+    last_success_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepHealth:
+    """The last executed run of a target. `document` is None once it went stale (its times remain)."""
+
+    document: SweepDocument | None
+    caps: tuple[str, ...]
+    outcome: Outcome
+    finished_at: datetime
+    last_success_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One line of history for the page: a run, or an attempt that was refused or failed."""
+
+    at: datetime
+    target: Target
+    outcome: Outcome
+    reason: str | None
+    message: str | None
+    run_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveHealth:
+    """How writing went since the start of this process; `bytes` and `last_success_at` are None while unknown."""
+
+    writes: int = 0
+    failures: int = 0
+    bytes: int | None = None
+    last_success_at: datetime | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One moment of what is known. `version` differs whenever anything else does.
+
+    `poll` is None before the first poll and once it went stale; `poll_unknown` says which. Mappings are
+    never changed after construction. Counters count since the start of this process.
+    """
+
+    version: int
+    host: str
+    simulated: bool
+    mpswatch_version: str
+    started_at: datetime
+    poll_interval: float
+    sweep_interval: float | None
+    daemons: tuple[str, ...]
+    targets: tuple[Target, ...]
+    first_poll_finished: bool
+    poll: PollSnapshot | None
+    poll_unknown: Reason | None
+    sources: Mapping[tuple[str, str], SourceHealth]
+    sweeps: Mapping[Target, SweepHealth]
+    outcomes: Mapping[tuple[Target, Outcome], int]
+    refusals: Mapping[tuple[Target, Reason], int]
+    refused: Mapping[Target, Event]
+    running: frozenset[tuple[str, str]]
+    stuck: Mapping[tuple[str, str], tuple[int, ...]]
+    server_changes: Mapping[str, int]
+    gpu_faults: Mapping[str, int]
+    fault_logs: Mapping[str, Reason | None]
+    paused: bool
+    archive: ArchiveHealth
+    sink_failures: Mapping[str, int]
+    runs: tuple[Run, ...]
+    events: tuple[Event, ...]

@@ -1,0 +1,85 @@
+"""The only junction: a fact goes to every sink, and a sink that fails stops none of the others.
+
+For the daemon: `Record({"archive": archiving(archive, journal, latest), "latest": latest.record}, latest=latest,
+on_failure=…)`; then `record(fact)` from any thread. It never raises, and returns the sinks that failed, so that a
+sweep whose `sweep_started` could not be made durable can be held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from mpswatch.archive import Archive, ArchiveError
+from mpswatch.documents import Event, Fact, PollSnapshot, SweepDocument
+from mpswatch.journal import Journal
+from mpswatch.latest import Latest
+
+Sink = Callable[[Fact], None]
+
+DURABLE_EVENTS = frozenset({"sweep_started", "client_stuck", "paused", "resumed"})
+"""Events that a start after a crash reads: they are on the disk before anything follows from them."""
+
+
+class Record:
+    """Hands each fact to every sink in order. `on_failure(sink, fact, error)` is for the log."""
+
+    def __init__(
+        self,
+        sinks: Mapping[str, Sink],
+        *,
+        latest: Latest,
+        on_failure: Callable[[str, Fact, Exception], None] = lambda sink, fact, error: None,  # noqa: ARG005  # a quiet default
+    ) -> None:
+        self._sinks = dict(sinks)
+        self._latest = latest
+        self._on_failure = on_failure
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(self._sinks)
+
+    def __call__(self, fact: Fact) -> tuple[str, ...]:
+        """Hand over `fact`; returns the names of the sinks that failed."""
+        failed = []
+        for name, sink in self._sinks.items():
+            try:
+                sink(fact)
+            except Exception as error:  # noqa: BLE001  # whatever a sink raises must not stop the next one
+                failed.append(name)
+                self._latest.sink_failed(name)
+                self._on_failure(name, fact, error)
+        return tuple(failed)
+
+
+def archiving(
+    archive: Archive,
+    journal: Journal,
+    latest: Latest,
+    *,
+    on_retain_failure: Callable[[ArchiveError], None] = lambda error: None,  # noqa: ARG005  # a quiet default
+) -> Sink:
+    """Make the sink that keeps runs as files and events as journal lines, and tells `latest` how that went."""
+
+    def sink(fact: Fact) -> None:
+        match fact:
+            case PollSnapshot():
+                return
+            case Event():
+                journal.append(fact, durable=fact.kind in DURABLE_EVENTS)
+            case SweepDocument():
+                try:
+                    archive.write(fact)
+                except ArchiveError as error:
+                    latest.archive_failed(error.detail)
+                    raise
+                now = datetime.now(UTC)
+                total = None
+                try:
+                    archive.retain(now)
+                    total = archive.usage()
+                except ArchiveError as error:
+                    on_retain_failure(error)
+                latest.archive_written(now, total)
+
+    return sink

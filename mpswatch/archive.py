@@ -112,7 +112,7 @@ class Archive:
                 "give the rehearsal a directory of its own",
             )
         with _named_errors("clean", self.runs):
-            leftovers = [self.runs / name for name in os.listdir(self.runs) if name.startswith(TEMPORARY)]
+            leftovers = [path for path in self.runs.iterdir() if path.name.startswith(TEMPORARY)]
             return tuple(path for path in leftovers if _remove_if_abandoned(path))
 
     def write(self, document: SweepDocument) -> Path:

@@ -1,0 +1,101 @@
+"""Metrics from the newest poll: GPUs, control daemons and their servers."""
+
+from __future__ import annotations
+
+from mpswatch.documents import DaemonLook, GpuLook
+from mpswatch.latest import View
+from mpswatch.metrics.sheet import Options, Sheet
+
+SERVER_STATES = ("initializing", "active", "fault")
+"""The words of get_server_status; any other is published as `other`, no server at all as `none`."""
+
+OF_A_DAEMON = ("mps_up", "mps_server_info", "mps_server_state", "mps_contexts_used", "mps_contexts_limit")
+OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes")
+
+
+def gpus(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
+    if view.poll is None or view.poll.gpus.value is None:
+        reason = view.poll_unknown if view.poll is None else view.poll.gpus.unknown_reason
+        for name in OF_A_GPU:
+            sheet.unknown(name, reason)
+        return
+    for look in view.poll.gpus.value:
+        _gpu(look, sheet)
+
+
+def _gpu(look: GpuLook, sheet: Sheet) -> None:
+    gpu, now = look.gpu, look.conditions
+    sheet.put("gpu_info", 1, gpu.uuid, str(gpu.index), gpu.name, gpu.driver_version or "")
+    sheet.put_or_unknown(
+        "gpu_memory_total_bytes",
+        gpu.memory_total_bytes,
+        gpu.unknown.get("memory_total_bytes"),
+        gpu.uuid,
+        uuid=gpu.uuid,
+    )
+    sheet.put_or_unknown(
+        "gpu_memory_used_bytes", now.memory_used_bytes, now.unknown.get("memory_used_bytes"), gpu.uuid, uuid=gpu.uuid
+    )
+
+
+def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
+    looks = {look.name: look for look in view.poll.daemons} if view.poll is not None else {}
+    for daemon in view.daemons:
+        if daemon in looks:
+            _daemon(looks[daemon], sheet)
+        else:
+            for name in OF_A_DAEMON:
+                sheet.unknown(name, view.poll_unknown or "no_poll_yet", daemon=daemon)
+    for daemon in {*view.daemons, *view.server_changes}:
+        sheet.put("mps_server_changes_total", view.server_changes.get(daemon, 0), daemon)
+    for daemon in view.daemons:
+        unread = view.fault_logs.get(daemon, "not_recorded")
+        faults = view.gpu_faults.get(daemon, 0) if unread is None else None
+        sheet.put_or_unknown("gpu_faults_total", faults, unread, daemon, daemon=daemon)
+
+
+def _daemon(look: DaemonLook, sheet: Sheet) -> None:
+    up = None if look.up is None else int(look.up)
+    sheet.put_or_unknown("mps_up", up, look.up_reason, look.name, daemon=look.name)
+    servers = look.servers.value
+    if servers is None:
+        for name in OF_A_DAEMON[1:]:
+            sheet.unknown(name, look.servers.unknown_reason, daemon=look.name)
+        return
+    for server in servers:
+        uid = "" if server.uid is None else str(server.uid)
+        multi_user = "" if server.multi_user is None else str(server.multi_user).lower()
+        sheet.put("mps_server_info", 1, look.name, uid, multi_user, look.protocol or "")
+    _server_state(look, sheet)
+    _contexts(look, sheet)
+
+
+def _server_state(look: DaemonLook, sheet: Sheet) -> None:
+    servers = look.servers.value or ()
+    silent = next((server for server in servers if server.server_state is None), None)
+    if silent is not None:
+        sheet.unknown("mps_server_state", silent.unknown.get("server_state"), daemon=look.name)
+        return
+    words = {(server.server_state or "").lower() for server in servers} or {"none"}
+    current = {word if word in (*SERVER_STATES, "none") else "other" for word in words}
+    for state in (*SERVER_STATES, "none", "other"):
+        sheet.put("mps_server_state", int(state in current), look.name, state)
+
+
+def _contexts(look: DaemonLook, sheet: Sheet) -> None:
+    """Sum over the servers (there is one at a time, two for a moment), unless one of them did not say."""
+    servers = look.servers.value or ()
+    silent = next((server for server in servers if server.contexts is None), None)
+    if silent is not None:
+        sheet.unknown("mps_contexts_used", silent.unknown.get("contexts"), daemon=look.name)
+    else:
+        sheet.put("mps_contexts_used", sum(len(server.contexts or ()) for server in servers), look.name)
+    limits = [server.context_limit for server in servers]
+    known = [limit for limit in limits if limit is not None]
+    if not servers:
+        sheet.unknown("mps_contexts_limit", "no_server", daemon=look.name)
+    elif len(known) < len(limits):
+        reason = next(server.unknown.get("context_limit") for server in servers if server.context_limit is None)
+        sheet.unknown("mps_contexts_limit", reason, daemon=look.name)
+    else:
+        sheet.put("mps_contexts_limit", sum(known), look.name)

@@ -37,11 +37,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"sweep"},
     "logs": set(),
     "rehearsal": set(),
+    "remote": {"archive"},
+    "container_init": set(),
     "daemon": set(),  # wiring: filled in below
     "cli": set(),
 }
-MAY_IMPORT["daemon"] = set(MAY_IMPORT) - {"cli", "rehearsal", "client", "__main__"}
-MAY_IMPORT["cli"] = set(MAY_IMPORT) - {"client", "__main__"}
+BY_THEMSELVES = {"client", "remote", "container_init", "__main__"}
+"""Programs of their own: the daemon starts them and never imports them (fsspec alone would double it)."""
+MAY_IMPORT["daemon"] = set(MAY_IMPORT) - {"cli", "rehearsal"} - BY_THEMSELVES
+MAY_IMPORT["cli"] = set(MAY_IMPORT) - BY_THEMSELVES
 
 ONLY_IMPORTER = {
     "pynvml": {"gpu"},
@@ -55,12 +59,14 @@ ONLY_IMPORTER = {
     "prometheus_client": {"metrics"},
     "click": {"cli"},
     "rich": {"cli"},
+    "fsspec": {"remote"},
     "structlog": {"logs", "daemon"},
     "yaml": {"config", "web"},
 }
 
 MAY_END_PROCESSES = {
     "process/ask.py": "a query program that is late, which never has a CUDA context",
+    "container_init.py": "forwards what the container is told to the daemon, never to a client",
     "rehearsal": "its own services and servers, never a client that attached",
 }
 

@@ -1,0 +1,135 @@
+"""The rooms below, made from the configuration. No part does anything yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from mpswatch.archive import Archive
+from mpswatch.config import Config
+from mpswatch.daemon.events import Events
+from mpswatch.gpu import open_sources
+from mpswatch.journal import Journal
+from mpswatch.poll import DaemonAddress, Poller
+from mpswatch.proc import Processes
+from mpswatch.process.bundle import client_zipapp
+from mpswatch.sweep.permit import Limits
+from mpswatch.sweep.plan import Plan
+from mpswatch.sweep.runtime import ProcessRuntime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What one configuration is made of. `simulated` is a property of the stack, and never changes."""
+
+    config: Config
+    simulated: bool
+    addresses: tuple[DaemonAddress, ...]
+    processes: Processes
+    poller: Poller
+    plan: Plan
+    limits: Limits
+    archive: Archive
+    journal: Journal
+    events: Events
+
+    def address(self, name: str) -> DaemonAddress:
+        return next(address for address in self.addresses if address.name == name)
+
+
+def addresses(config: Config) -> tuple[DaemonAddress, ...]:
+    """The control daemons as the poll room names them: by configured name, else by pipe directory."""
+    return tuple(
+        DaemonAddress(
+            name=daemon.name or daemon.pipe_directory,
+            pipe_directory=Path(daemon.pipe_directory),
+            log_directory=Path(daemon.log_directory) if daemon.log_directory is not None else None,
+        )
+        for daemon in config.daemons
+    )
+
+
+def make_parts(config: Config, *, simulated: bool) -> Parts:
+    """Everything but sockets, threads and the loop."""
+    processes = Processes()
+    watched = addresses(config)
+    poller = Poller(
+        host=config.host,
+        daemons=watched,
+        control_program=config.mps.control_program,
+        sources=open_sources(
+            config.gpu.source, nvidia_smi=config.gpu.nvidia_smi, deadline=config.gpu.deadline, simulated=simulated
+        ),
+        processes=processes,
+        mps_deadline=config.mps.deadline,
+        gpu_deadline=config.gpu.deadline,
+    )
+    return Parts(
+        config=config,
+        simulated=simulated,
+        addresses=watched,
+        processes=processes,
+        poller=poller,
+        plan=plan(config),
+        limits=limits(config),
+        archive=archive(config, simulated=simulated),
+        journal=Journal(Path(config.archive.directory)),
+        events=Events(config.host, simulated=simulated),
+    )
+
+
+def plan(config: Config) -> Plan:
+    sweep = config.sweep
+    return Plan(
+        caps=sweep.caps,
+        size=sweep.size,
+        iters=sweep.iters,
+        dtype=sweep.dtype,
+        cell_deadline=sweep.cell_deadline,
+        sweep_deadline=sweep.deadline,
+    )
+
+
+def limits(config: Config) -> Limits:
+    sweep = config.sweep
+    return Limits(
+        client_uid=os.geteuid(),
+        stack_uid=sweep.stack_uid,
+        settle=sweep.settle,
+        context_limit=sweep.context_limit,
+        headroom=sweep.headroom,
+        max_utilization=sweep.max_utilization,
+        fault_quiet=sweep.fault_quiet,
+    )
+
+
+def archive(config: Config, *, simulated: bool) -> Archive:
+    kept = config.archive
+    return Archive(
+        Path(kept.directory),
+        gzip=kept.gzip,
+        keep_age=timedelta(seconds=kept.keep_age) if kept.keep_age is not None else None,
+        keep_bytes=kept.keep_bytes,
+        simulated=simulated,
+    )
+
+
+def client_python(config: Config) -> str:
+    """The interpreter that is to have torch: the configured one, else the one that runs us."""
+    return config.sweep.client.python or sys.executable
+
+
+def runtime(config: Config, client: Path, *, simulated: bool) -> ProcessRuntime:
+    """How the measuring client is started; `client` is the zipapp from `client_zipapp`."""
+    return ProcessRuntime(
+        python=client_python(config),
+        client=client,
+        backend="numpy" if simulated else "torch",
+        environment=config.sweep.client.environment,
+    )
+
+
+__all__ = ["Parts", "addresses", "archive", "client_python", "client_zipapp", "limits", "make_parts", "plan", "runtime"]

@@ -1,0 +1,71 @@
+"""The poll's way from the trigger to the facts: in a thread of its own, whatever a sweep is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mpswatch.changes import changes
+from mpswatch.daemon.parts import Parts
+from mpswatch.daemon.said import Said
+from mpswatch.daemon.worker import Worker
+from mpswatch.documents import Event, Fact, PollSnapshot
+
+
+class Polling:
+    """Polls when triggered. `after` gets each snapshot with the events that tell it from the one before."""
+
+    def __init__(
+        self,
+        *,
+        parts: Callable[[], Parts],
+        worker: Worker[PollSnapshot],
+        record: Callable[[Fact], object],
+        after: Callable[[PollSnapshot, Sequence[Event]], None],
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+    ) -> None:
+        self.previous: PollSnapshot | None = None
+        self._parts = parts
+        self._worker = worker
+        self._record = record
+        self._after = after
+        self._log = log
+        self._said = Said()
+
+    def trigger(self) -> None:
+        """Start a poll, unless the last one is still under way (its sources have deadlines: it will end)."""
+        late = not self._worker.offer(self._parts().poller.look, self._done, self._failed)
+        if self._said.is_new("late", "late" if late else None) and late:
+            self._log.warning("a poll takes longer than poll.interval", seconds=self._worker.busy_seconds)
+
+    def _failed(self, error: Exception) -> None:
+        # Sources answer for themselves; what arrives here is a fault of ours, and the next poll may do better.
+        if self._said.is_new("poll", repr(error)):
+            self._log.error("the poll failed", exc_info=error)
+
+    def _done(self, snapshot: PollSnapshot) -> None:
+        self._said.is_new("poll", None)
+        events = changes(self.previous, snapshot)
+        self.previous = snapshot
+        self._say_sources(snapshot)
+        self._record(snapshot)
+        for event in events:
+            self._log.info(event.message, kind=event.kind, daemon=event.daemon, gpu=event.gpu_uuid)
+            self._record(event)
+        self._after(snapshot, events)
+
+    def _say_sources(self, snapshot: PollSnapshot) -> None:
+        for source in snapshot.sources:
+            subject = f"{source.source} {source.daemon}".strip()
+            reason = None if source.success else str(source.reason or "source_failed")
+            if self._said.is_new(subject, reason):
+                if reason is None:
+                    self._log.info("source answers again", source=source.source, daemon=source.daemon or None)
+                else:
+                    self._log.warning(
+                        "source does not answer",
+                        source=source.source,
+                        daemon=source.daemon or None,
+                        reason=reason,
+                        detail=source.detail,
+                    )

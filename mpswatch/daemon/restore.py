@@ -1,0 +1,61 @@
+"""What earlier processes left on disk, read once at the start (in the keeper's thread)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from mpswatch.archive import Archive, ArchiveError, RunEntry
+from mpswatch.daemon.pause import is_paused
+from mpswatch.documents import Event, SweepDocument
+from mpswatch.journal import Journal
+
+_EVENTS = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """`known` is False when the disk could not be read or written: then nothing is known about earlier starts."""
+
+    known: bool
+    runs: tuple[SweepDocument, ...] = ()
+    events: tuple[Event, ...] = ()
+    newest_start: datetime | None = None
+    newest_run: RunEntry | None = None
+    total_bytes: int | None = None
+    paused: bool = False
+    faults: tuple[ArchiveError, ...] = ()
+
+
+def restore(archive: Archive, journal: Journal) -> Restored:
+    """Read back the newest runs and events; what cannot be read is named in `faults`, never raised."""
+    faults: list[ArchiveError] = []
+    try:
+        archive.prepare()
+        unwritable = archive.writable()
+        if unwritable is not None:
+            faults.append(unwritable)
+        runs, unreadable = archive.latest()
+        newest_run = next(archive.entries(), None)
+        started = journal.newest_sweep_started()
+        events = journal.read(limit=_EVENTS)
+        total_bytes = archive.usage()
+    except ArchiveError as error:
+        return Restored(known=False, faults=(*faults, error), paused=is_paused(archive.directory))
+    starts = [newest_run.started if newest_run is not None else None, started.at if started is not None else None]
+    return Restored(
+        known=unwritable is None,
+        runs=runs,
+        events=events,
+        newest_start=max(filter(None, starts), default=None),
+        newest_run=newest_run,
+        total_bytes=total_bytes,
+        paused=is_paused(archive.directory),
+        faults=(*faults, *unreadable),
+    )
+
+
+def newest_fault(events: Iterable[Event], daemon: str) -> datetime | None:
+    """When the newest GPU fault of that daemon's server was seen, going by the journal."""
+    return max((event.at for event in events if event.kind == "server_fault" and event.daemon == daemon), default=None)

@@ -1,0 +1,61 @@
+"""The web server's place in the daemon: sockets bound first, then an application over the latest view."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mpswatch.config import Config
+from mpswatch.latest import Latest
+from mpswatch.metrics import Exposition, Options
+from mpswatch.web import Protection, WebFile, WebServer, application, bind
+
+
+class Serving:
+    """One server over sockets that were bound before anything else was started."""
+
+    def __init__(
+        self,
+        config: Config,
+        sockets: Sequence[socket.socket],
+        *,
+        latest: Latest,
+        healthy: Callable[[], bool],
+        verdict: Callable[[], str],
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+    ) -> None:
+        web_file = web_file_of(config)
+        protection = Protection(web_file)
+        app = application(
+            latest=latest,
+            exposition=Exposition(latest, Options(tenant_names=config.metrics.tenant_names)),
+            healthy=healthy,
+            verdict=verdict,
+            protection=protection,
+        )
+        self._server = WebServer(app, list(sockets), web_file=web_file, protection=protection, log=log)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._server.serve())
+
+    async def stop(self, deadline: float) -> None:
+        """Let what is being answered be answered, for `deadline` seconds at most."""
+        if self._task is None:
+            return
+        self._server.stop()
+        await asyncio.wait({self._task}, timeout=deadline)
+
+
+def web_file_of(config: Config) -> WebFile | None:
+    """The web configuration file, read; `WebFileError` names what it cannot honour."""
+    return WebFile.load(Path(config.web.config_file)) if config.web.config_file is not None else None
+
+
+def bind_address(config: Config) -> list[socket.socket]:
+    """Listen on the configured address; `AddressError` for one that is taken, with the remedy."""
+    host, port = config.web.listen_address
+    return list(bind(host, port))

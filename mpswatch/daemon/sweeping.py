@@ -1,0 +1,152 @@
+"""From the trigger to a sweep in a thread of its own, or to a recorded refusal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mpswatch.daemon.first_sweep import again_in
+from mpswatch.daemon.hold import hold
+from mpswatch.daemon.parts import Parts, client_zipapp, runtime
+from mpswatch.daemon.said import Said
+from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
+from mpswatch.daemon.targets import targets
+from mpswatch.daemon.worker import Worker
+from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.ports import Watcher
+from mpswatch.sweep.stop import Stop
+
+
+class Sweeping:
+    """One sweep at a time. It is never cancelled: `stop` closes the client's lifeline, and it ends by itself."""
+
+    def __init__(
+        self,
+        *,
+        parts: Callable[[], Parts],
+        snapshot: Callable[[], PollSnapshot | None],
+        paused: Callable[[], bool],
+        worker: Worker[tuple[Outcome, ...]],
+        record: Callable[[Fact], object],
+        record_durably: Callable[[Fact], Sequence[str]],
+        last_fault_age: Callable[[str], float | None],
+        again: Callable[[float], None],
+        after: Callable[[Sequence[Outcome]], None],
+        progress: Watcher,
+        work_directory: Path,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+    ) -> None:
+        self._parts = parts
+        self._snapshot = snapshot
+        self._paused = paused
+        self._worker = worker
+        self._record = record
+        self._record_durably = record_durably
+        self._last_fault_age = last_fault_age
+        self._again = again
+        self._after = after
+        self._progress = progress
+        self._work_directory = work_directory
+        self._log = log
+        self._said = Said()
+        self._stop: Stop | None = None
+        self._started = time.monotonic()
+        self._refusals = 0
+
+    @property
+    def running(self) -> bool:
+        return self._worker.busy_seconds is not None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the last attempt was refused."""
+        return self._refusals > 0
+
+    def attempt(self, trigger: str) -> None:
+        """Sweep now, or record why not. `trigger` is `schedule` or what a person did (`signal`)."""
+        parts, snapshot, asked_for = self._parts(), self._snapshot(), trigger != "schedule"
+        if snapshot is None:
+            self._log.info("no sweep before the first poll", trigger=trigger)
+            return
+        aims = targets(snapshot)
+        held = hold(parts.config.sweep, paused=self._paused(), asked_for=asked_for, now=datetime.now(UTC))
+        refusal = Refusal(reason=held.reason, detail=held.detail, remedy=held.remedy) if held is not None else None
+        if snapshot.simulated != parts.simulated:
+            refusal = Refusal(
+                reason=Reason.REHEARSAL_STACK,
+                detail="the pipe directory turned from a real stack into a rehearsal's, or back",
+                remedy="stop mpswatch; `mpswatch demo` is for rehearsals",
+            )
+        if self.running:
+            refusal = Refusal(reason=Reason.SWEEP_RUNNING, detail="a sweep is running", remedy="wait until it is done")
+        if refusal is not None:
+            events = [refused(parts, target, refusal, trigger) for target in aims]
+            for event in events:
+                self._record(event)
+            if not self.running:
+                self._finished(events, again_in_seconds=held.seconds if held is not None else None)
+            return
+        stop = self._stop = Stop()
+        attempt = Attempt(
+            trigger=trigger,
+            targets=aims,
+            stop=stop,
+            runtime=runtime(parts.config, client_zipapp(self._work_directory), simulated=parts.simulated),
+            record=self._record_durably,
+            may_start_unrecorded=asked_for or time.monotonic() - self._started > parts.config.sweep.interval,
+            last_fault_age=self._last_fault_age,
+            progress=self._progress,
+            log=self._log.info,
+        )
+        self._worker.offer(lambda: sweep_targets(parts, attempt), self._finished, self._failed)
+
+    def stop(self) -> None:
+        """Close the lifeline of the sweep that runs, if one does: its client drains and leaves by itself."""
+        if self._stop is not None:
+            self._stop.request()
+
+    def _failed(self, error: Exception) -> None:
+        self._log.error("the sweep failed", exc_info=error)
+
+    def _finished(self, outcomes: Sequence[Outcome], again_in_seconds: float | None = None) -> None:
+        for outcome in outcomes:
+            self._say(outcome)
+        if any(isinstance(outcome, Event) for outcome in outcomes):
+            self._refusals += 1
+            interval = self._parts().config.sweep.interval
+            self._again(min(interval, again_in_seconds or again_in(interval=interval, refusals=self._refusals)))
+        else:
+            self._refusals = 0
+        self._after(outcomes)
+
+    def _say(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Event):
+            subject = f"{outcome.daemon} {outcome.gpu_uuid}"
+            if self._said.is_new(subject, str(outcome.reason)):
+                self._log.warning(
+                    "no sweep" if outcome.kind == "sweep_refused" else "the sweep failed",
+                    reason=outcome.reason,
+                    detail=outcome.message,
+                    remedy=outcome.details.get("remedy"),
+                    daemon=outcome.daemon,
+                    gpu=outcome.gpu_uuid,
+                )
+            return
+        self._say_document(outcome)
+
+    def _say_document(self, document: SweepDocument) -> None:
+        gpu = document.gpu.uuid if document.gpu is not None else ""
+        daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
+        self._said.is_new(f"{daemon} {gpu}", None)
+        self._log.info(
+            "sweep complete" if document.complete_sweep else "sweep partial",
+            daemon=daemon,
+            gpu=gpu,
+            run_id=document.run_id,
+            tflops=document.tflops_by_cap.value,
+            note=document.partial_run_note,
+        )

@@ -1,0 +1,342 @@
+"""The control daemon: the questions on socket `control`, the clients on socket `rehearsal`, one server at a time."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from mpswatch.rehearsal import commands, processes, state
+from mpswatch.rehearsal.alarm import Alarm
+from mpswatch.rehearsal.layout import SOCKET, DaemonPaths
+from mpswatch.rehearsal.logs import Log
+from mpswatch.rehearsal.server import Handoff, Server
+
+FIRST_RETRY = 0.2  # seconds; doubled up to 25.6, as recorded (mps-facts: users and servers)
+LAST_RETRY = 25.6
+ANSWER_PATIENCE = 2.0  # seconds for a client program to take its reply
+GRACE = 2.0  # seconds for a server to leave before it is ended
+
+
+class Ask(msgspec.Struct, kw_only=True):
+    """What a client sends: its cap as the environment variable would give it."""
+
+    cap: str | None = None
+    device_uuid: str | None = None
+    service: bool = False
+    busy: bool = False
+
+
+class AttachLine(msgspec.Struct):
+    attach: Ask
+
+
+class Waiting(msgspec.Struct):
+    """A client that has asked and has not been handed to a server."""
+
+    connection: socket.socket
+    pid: int
+    uid: int
+    ask: Ask
+
+
+class Armed(msgspec.Struct):
+    """A server change that has been ordered by a client of another uid, whether or not that client lives on."""
+
+    waiting: Waiting
+    retry: float
+    due: float
+
+
+class Control:
+    """One control daemon process; `run` returns when it was told to quit."""
+
+    def __init__(self, paths: DaemonPaths, options: state.Options) -> None:
+        self._paths = paths
+        self._options = options
+        self._selector = selectors.DefaultSelector()
+        self._log = Log(paths.log / "control.log", "Control")
+        self._server: tuple[int, int, socket.socket] | None = None  # pid, uid, where it takes clients
+        self._queue: list[Waiting] = []
+        self._armed: Armed | None = None
+        self._wedged = False
+        self._contexts = 0
+        self._answers = commands.Answers(paths=paths, options=options, percentage=options.default_percentage)
+
+    def run(self, ready: int) -> int:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        alarm = Alarm()
+
+        def child_ended() -> None:
+            alarm.hush()
+            self._bury()
+
+        self._watch(alarm.bell, child_ended)
+        self._open()
+        if self._options.server_uid is not None:
+            self._start_server(self._options.server_uid)
+        os.write(ready, b"ready")
+        os.close(ready)
+        while not self._answers.quit:
+            patience = None if self._armed is None else 0.1
+            for key, _ in self._selector.select(patience):
+                key.data()
+            self._try_armed()
+        self._stop_server()
+        for name in ("control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid", SOCKET):
+            (self._paths.pipe / name).unlink(missing_ok=True)
+        return 0
+
+    def _watch(self, channel: socket.socket, act: Callable[[], object]) -> None:
+        self._selector.register(channel, selectors.EVENT_READ, act)
+
+    def _leave(self, channel: socket.socket) -> None:
+        self._selector.unregister(channel)
+        channel.close()
+
+    def _open(self) -> None:
+        """The files of a real pipe directory (recordings: idle-daemon), and the one that marks a rehearsal."""
+        pipe = self._paths.pipe
+        for name in ("control", "control_privileged", SOCKET, "log"):
+            (pipe / name).unlink(missing_ok=True)
+        # The mark comes first and goes last: never is there a `control` of ours without it.
+        self._listen(SOCKET, 0o666, self._greet)
+        self._listen("control_privileged", 0o755, lambda connection: connection.close())
+        os.mkfifo(pipe / "log")
+        (pipe / "log").chmod(0o777)
+        for name, content in (("control_lock", ""), ("nvidia-cuda-mps-control.pid", str(os.getpid()))):
+            (pipe / name).write_text(content)
+            (pipe / name).chmod(0o666)
+        self._listen("control", 0o666, self._hear_program)
+
+    def _listen(self, name: str, mode: int, act: Callable[[socket.socket], object]) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        path = self._paths.pipe / name
+        listener.bind(str(path))
+        path.chmod(mode)
+        listener.listen(128)
+        self._watch(listener, lambda: act(listener.accept()[0]))
+
+    # --- questions ---------------------------------------------------------------------------------
+
+    def _hear_program(self, connection: socket.socket) -> None:
+        self._log.write("Accepting connection...\nNEW UI")
+        connection.settimeout(ANSWER_PATIENCE)
+        pending = bytearray()
+
+        def hear() -> None:
+            try:
+                said = connection.recv(65536)
+                pending.extend(said)
+                while b"\n" in pending or (pending and not said):
+                    line, _, rest = bytes(pending).partition(b"\n")
+                    pending[:] = rest
+                    if not self._answer(connection, line.decode(errors="replace").strip()):
+                        said = b""
+                        break
+            except OSError:
+                said = b""
+            if not said:
+                self._log.write("UI closed")
+                self._leave(connection)
+
+        self._watch(connection, hear)
+
+    def _answer(self, connection: socket.socket, command: str) -> bool:
+        """Reply to one command; False ends the connection."""
+        self._log.write(f"Cmd:{command}")
+        _, uid, _ = peer(connection)
+        honest = self._answers.reply(command, uid=uid)
+        faults = state.faults(self._paths)
+        reply = commands.lie(faults, command, honest) if faults.lie else honest.encode(errors="surrogateescape")
+        self._log.write(reply[:4096].decode(errors="replace").rstrip("\n"))
+        connection.sendall(reply)
+        return faults.lie not in commands.ENDING
+
+    # --- clients -----------------------------------------------------------------------------------
+
+    def _greet(self, connection: socket.socket) -> None:
+        connection.settimeout(0)
+        pid, uid, _ = peer(connection)
+        said = bytearray()
+
+        def hear() -> None:
+            try:
+                said.extend(part := connection.recv(4096))
+            except OSError:
+                part = b""
+            if b"\n" in said:
+                self._selector.unregister(connection)
+                self._read(connection, bytes(said), pid=pid, uid=uid)
+            elif not part or len(said) > 4096:
+                self._leave(connection)
+
+        self._watch(connection, hear)
+
+    def _read(self, connection: socket.socket, line: bytes, *, pid: int, uid: int) -> None:
+        try:
+            ask = msgspec.json.decode(line, type=AttachLine).attach
+        except msgspec.MsgspecError as error:
+            connection.send(msgspec.json.encode({"refused": {"code": 1, "detail": str(error)}}) + b"\n")
+            connection.close()
+            return
+        self._admit(Waiting(connection, pid, uid, ask))
+
+    def _admit(self, waiting: Waiting) -> None:
+        faults = state.faults(self._paths) if not waiting.ask.service else state.Faults()
+        if faults.attach in commands.ATTACH_REPLIES:
+            waiting.connection.send(commands.ATTACH_REPLIES[faults.attach])
+            waiting.connection.close()
+        elif faults.attach == "silent" or self._wedged:
+            self._queue.append(waiting)
+        elif self._server is None:
+            self._log.write(f"Starting new server for user {waiting.uid}")
+            self._start_server(waiting.uid)
+            self._hand_over(waiting, faults)
+        elif self._options.multi_user or waiting.uid == self._server[1]:
+            self._log.write(f"NEW CLIENT {waiting.pid} from user {waiting.uid}: Server already exists")
+            self._hand_over(waiting, faults)
+        else:
+            self._log.write(
+                f"NEW CLIENT {waiting.pid} from user {waiting.uid}: Server is not ready, push client to pending list"
+            )
+            self._queue.append(waiting)
+            if self._armed is None:
+                self._armed = Armed(waiting, FIRST_RETRY, time.monotonic())
+
+    def _hand_over(self, waiting: Waiting, faults: state.Faults) -> None:
+        assert self._server is not None  # noqa: S101 (both callers have just seen to it)
+        self._contexts += 1
+        handoff = Handoff(
+            pid=waiting.pid,
+            uid=waiting.uid,
+            context_id=self._contexts,
+            cap=waiting.ask.cap,
+            device=self._answers.device(waiting.ask.device_uuid),
+            service=waiting.ask.service,
+            busy=waiting.ask.busy,
+            faults=faults,
+        )
+        try:
+            socket.send_fds(self._server[2], [msgspec.json.encode(handoff)], [waiting.connection.fileno()])
+        except OSError:
+            self._bury()  # the server has died; so has this client's hope
+        waiting.connection.close()
+
+    # --- the server --------------------------------------------------------------------------------
+
+    def _start_server(self, uid: int) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        uid = uid if os.getuid() == 0 and not self._options.multi_user else os.getuid()
+        os.chown(self._paths.state, uid, -1)
+
+        def serve() -> int:
+            server = Server(
+                paths=self._paths,
+                inbox=theirs,
+                options=self._options,
+                uid=os.getuid(),
+                pid=os.getpid(),
+                default=self._answers.percentage,
+            )
+            return server.run()
+
+        arguments = ["nvidia-cuda-mps-server", *(["-multiuser-server"] if self._options.multi_user else [])]
+        pid = processes.fork(serve, arguments=arguments, uid=uid, keep=[theirs.fileno()])
+        theirs.close()
+        self._server = (pid, uid, ours)
+        until = time.monotonic() + GRACE
+        while (found := state.server(self._paths)) is None or found.pid != pid:
+            if time.monotonic() > until:
+                break
+            time.sleep(0.002)
+        self._log.write(f"NEW SERVER {pid}: Ready")
+
+    def _stop_server(self) -> None:
+        if self._server is None:
+            return
+        pid, _, inbox = self._server
+        self._server = None
+        inbox.close()
+        until = time.monotonic() + GRACE
+        while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > until:
+                processes.end(pid)
+            time.sleep(0.002)
+        self._after(pid, ended[1])
+
+    def _bury(self) -> None:
+        if self._server is None:
+            return
+        pid, _, inbox = self._server
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            self._server = None
+            inbox.close()
+            self._after(pid, status)
+
+    def _after(self, pid: int, status: int) -> None:
+        (self._paths.state / "server.json").unlink(missing_ok=True)
+        self._log.write(f"Server {pid} exited with status {os.waitstatus_to_exitcode(status)}")
+
+    def _try_armed(self) -> None:
+        """Shut the server down at its first idle moment, also for a client that has died since: as recorded."""
+        armed = self._armed
+        if armed is None:
+            return
+        running = state.server(self._paths)
+        if self._server is not None and running is not None and running.clients:
+            if time.monotonic() >= armed.due:
+                self._log.write(
+                    f"Try shutting down server {running.pid}, backoff is enabled\n"
+                    f"Server {running.pid} has {len(running.clients) + 1} active worker threads. "
+                    "Server will not shutdown.\n"
+                    f"Control will try shutting down server {running.pid} again in at most {armed.retry * 1000:.0f}ms"
+                )
+                armed.due = time.monotonic() + armed.retry
+                armed.retry = min(armed.retry * 2, LAST_RETRY)
+            return
+        self._armed = None
+        self._stop_server()
+        self._start_server(armed.waiting.uid)
+        # The client that ordered this server may be dead: then those of the right uid hang, and nobody says why.
+        self._wedged = hung_up(armed.waiting.connection)
+        queue, self._queue = self._queue, []
+        for waiting in queue:
+            if hung_up(waiting.connection):
+                waiting.connection.close()
+            else:
+                self._admit(waiting)
+
+
+def peer(connection: socket.socket) -> tuple[int, int, int]:
+    """pid, uid and gid of the process at the other end, from the kernel."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, uid, gid = struct.unpack("3i", raw)
+    return pid, uid, gid
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other end is gone."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def prepare(paths: DaemonPaths) -> None:
+    """Make the directories of a control daemon."""
+    for directory in (paths.pipe, paths.log, paths.state):
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+    for file in (paths.log / "server.log", paths.state / "unsafe.jsonl"):
+        file.touch()
+        file.chmod(0o666)  # written by servers of several uids, one after the other

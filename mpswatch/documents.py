@@ -288,7 +288,11 @@ class SourceLook(Document, frozen=True, kw_only=True):
 
 
 class PollSnapshot(Document, frozen=True, kw_only=True):
-    """One look at everything, without measuring anything."""
+    """One look at everything, without measuring anything.
+
+    `foreign_unknown` maps each GPU (uuid) whose foreign figures are not known to the reason: its processes are not
+    known, or nobody could say which of them are managed. Elsewhere the foreign tenants in `tenants` are all there are.
+    """
 
     schema_version: int = SCHEMA_VERSION
     kind: Literal["poll"] = "poll"
@@ -301,6 +305,7 @@ class PollSnapshot(Document, frozen=True, kw_only=True):
     tenants: Envelope[tuple[Tenant, ...]]
     disagreements: tuple[Disagreement, ...]
     sources: tuple[SourceLook, ...]
+    foreign_unknown: dict[str, Reason] = {}
 
 
 # --- the sweep -------------------------------------------------------------------------------------

@@ -121,32 +121,6 @@ def partial_run_note(cells: Sequence[Cell]) -> str:
     return " ".join(notes)
 
 
-def not_run(*, plan: Plan, order: int, cap: str, permit: Permit, reason: Reason, detail: str) -> Cell:
-    """The cell of a cap that the sweep did not come to: every cap keeps its cell."""
-    total = permit.gpu.gpu.sm_count
-    unknown = (
-        {"sm_count_expected": permit.gpu.gpu.unknown.get("sm_count", Reason.NOT_SUPPORTED)} if total is None else {}
-    )
-    return Cell(
-        cap=cap,
-        iters=plan.iters,
-        size=plan.size,
-        seconds=None,
-        tflops=None,
-        client_reported_pid=None,
-        client_pid_is_namespaced=None,
-        mps_clients_joined_during_cell=None,
-        self_was_managed=None,
-        managed_clients_after_cell=None,
-        state="unknown",
-        unknown_reason=reason.value,
-        failure=detail,
-        order=order,
-        sm_count_expected=None if total is None else sm.expectation(total, cap),
-        unknown={**unknown, "managed_clients_after_cell": reason, "tenants_present": reason},
-    )
-
-
 def _state(*, simulated: bool) -> State:
     return "simulated" if simulated else "measured"
 

@@ -77,17 +77,8 @@ def find(
     joined = tuple(sorted(set(clients) - set(before)))
     facts = [found for found in (_facts(pid, processes) for pid in joined) if found is not None]
     ours = [found for found in facts if is_ours(found)]
-    named = [found for found in ours if found.namespace_pids[-1] == reported_pid]
-    if len(ours) > 1:
-        pids = ", ".join(str(found.pid) for found in ours)
-        return NotProven(
-            reason=Reason.IDENTITY_AMBIGUOUS,
-            detail=f"several processes of ours joined the list: {pids}",
-            joined=joined,
-            final=True,
-        )
-    if named:
-        (found,) = named
+    if len(ours) == 1 and ours[0].namespace_pids[-1] == reported_pid:
+        (found,) = ours
         return Member(
             pid=found.pid,
             start_ticks=found.start_ticks,
@@ -95,22 +86,18 @@ def find(
             namespaced=len(found.namespace_pids) > 1,
             joined=joined,
         )
-    if ours:
-        return NotProven(
-            reason=Reason.IDENTITY_AMBIGUOUS,
-            detail=f"process {ours[0].pid} of ours joined the list, but the client calls itself {reported_pid}",
-            joined=joined,
+    reason = Reason.IDENTITY_AMBIGUOUS
+    if len(ours) > 1:
+        detail = f"several processes of ours joined the list: {', '.join(str(found.pid) for found in ours)}"
+    elif ours:
+        detail = f"process {ours[0].pid} of ours joined the list, but the client calls itself {reported_pid}"
+    elif len(facts) < len(joined):
+        detail = (
+            "a process joined the list that is not to be seen in /proc: is the control daemon in this pid namespace?"
         )
-    if len(facts) < len(joined):
-        return NotProven(
-            reason=Reason.IDENTITY_AMBIGUOUS,
-            detail="a process joined the list that cannot be seen in /proc: the control daemon may live in another"
-            " pid namespace",
-            joined=joined,
-        )
-    return NotProven(
-        reason=Reason.NOT_MANAGED, detail="the client has a context and is not in the daemon's list", joined=joined
-    )
+    else:
+        reason, detail = Reason.NOT_MANAGED, "the client has a context and is not in the daemon's list"
+    return NotProven(reason=reason, detail=detail, joined=joined, final=len(ours) > 1)
 
 
 def still(look: DaemonLook, member: Member, processes: Processes) -> NotProven | None:

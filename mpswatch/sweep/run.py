@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import secrets
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 
-from mpswatch.documents import Cell, Event, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Cell, Event, EventKind, PollSnapshot, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
-from mpswatch.proc import ProcessGone
 from mpswatch.process.launch import Launched
 from mpswatch.sweep import assemble
 from mpswatch.sweep import progress as steps
-from mpswatch.sweep.cells import Bench, Outcome, measure, said_reason
-from mpswatch.sweep.conversation import Babble, Conversation, Ended, Late, Stopped
+from mpswatch.sweep.bench import Bench
+from mpswatch.sweep.cells import Outcome, measure, not_run
+from mpswatch.sweep.circumstances import available_memory, lock_holders
+from mpswatch.sweep.conversation import Conversation
+from mpswatch.sweep.launching import await_ready, doubt_ready, let_go
 from mpswatch.sweep.log import LauncherLog
-from mpswatch.sweep.membership import pauses
-from mpswatch.sweep.messages import Failed, Ready, Result
-from mpswatch.sweep.permit import Circumstances, Limits, LockHolder, Permit, Refusal
+from mpswatch.sweep.messages import Ready, Result
+from mpswatch.sweep.permit import Circumstances, Limits, Permit, Refusal
 from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Address, Ports, Watcher, unwatched
 from mpswatch.sweep.preflight import decide
 from mpswatch.sweep.stop import Stop
-
-# The launcher has nothing left to do when its last child is gone.
-_LAUNCHER_LEAVES = 2.0
-
-_left_behind: list[Launched] = []
-"""Launchers that had not ended when their sweep did: they are reaped when the next sweep starts."""
 
 
 def run_sweep(
@@ -56,13 +49,17 @@ def run_sweep(
     sweep = _Sweep(plan, daemon, gpu_uuid, host, limits, ports, stop, trigger, progress)
     outcome = sweep.run()
     if isinstance(outcome, Refusal):
-        ports.log("sweep refused", reason=outcome.reason.value, detail=outcome.detail, remedy=outcome.remedy)
-        sweep.watch(_refused(outcome))
+        sweep.refused(outcome)
     return outcome
 
 
-def _refused(refusal: Refusal) -> steps.Refused:
-    return steps.Refused(reason=refusal.reason, detail=refusal.detail, remedy=refusal.remedy)
+@dataclass(frozen=True, kw_only=True)
+class _Talk:
+    """What came of talking with the launcher, beside the cells."""
+
+    ready: Ready
+    permit: Permit
+    timings: dict[str, float]
 
 
 @dataclass
@@ -89,7 +86,6 @@ class _Sweep:
         self.end = self.started + self.plan.sweep_deadline
 
     def run(self) -> SweepDocument | Refusal:
-        _reap()
         if self.stop.requested:
             return Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end before it began")
         snapshot = self.ports.look()
@@ -101,64 +97,36 @@ class _Sweep:
             launched = self.launch(log)
             if isinstance(launched, Refusal):
                 return launched
-            with _let_go(launched):
-                conversation = Conversation(launched, self.stop)
-                launch_time = time.monotonic()
-                ready = self.await_ready(conversation, log, simulated=permit.simulated)
-                if isinstance(ready, Refusal):
-                    return ready
-                ready_after = time.monotonic() - launch_time
-                self.watch(steps.Ready(seconds=ready_after))
-                bench = Bench(
-                    plan=self.plan,
-                    seed=self.seed,
-                    limits=self.limits,
-                    gpu_uuid=self.gpu_uuid,
-                    ports=self.ports,
-                    conversation=conversation,
-                    log=log,
-                    sweep_end=self.end,
-                    watch=self.watch,
-                )
-                last = self.run_cells(bench, permit)
-                if isinstance(last, Refusal):
-                    return last
-                conversation.say({"end": True})
-        finished = time.monotonic()
-        timings = {"import": ready.import_seconds, "ready": ready_after, "sweep": finished - self.started}
-        document = assemble.document(
-            assemble.Run(
-                run_id=self.run_id,
-                trigger=self.trigger,
-                host=self.host,
-                pipe_directory=str(self.daemon.pipe_directory),
-                gpu_uuid=self.gpu_uuid,
-                client_runtime=self.ports.runtime.describe(),
-                plan=self.plan,
-                seed=self.seed,
-                started_at=self.started_at,
-                snapshot=snapshot,
-                permit=permit,
-                last_permit=last,
-                ready=ready,
-                cells=self.cells,
-                results=self.results,
-                timings=timings,
-                stuck=self.stuck,
-                after=self.ports.look_at_daemon(),
-                finished_at=datetime.now(UTC),
-            )
-        )
-        self.watch(steps.Finished(seconds=finished - self.started, measured=len(self.results), of=len(self.plan.caps)))
-        return document
+            with let_go(launched):
+                talk = self.talk(launched, log, permit)
+        return talk if isinstance(talk, Refusal) else self.write_down(snapshot, permit, talk)
+
+    def talk(self, launched: Launched, log: LauncherLog, permit: Permit) -> _Talk | Refusal:
+        """Everything that is said with the launcher, from its first words to its last cell."""
+        asked = time.monotonic()
+        conversation = Conversation(launched, self.stop)
+        ready = await_ready(conversation, log, until=min(asked + self.plan.launch_deadline, self.end))
+        if isinstance(ready, Refusal):
+            return ready
+        doubt = doubt_ready(ready, launched, ports=self.ports, limits=self.limits, simulated=permit.simulated)
+        if doubt is not None:
+            return doubt
+        timings = {"import": ready.import_seconds, "ready": time.monotonic() - asked}
+        self.watch(steps.Ready(seconds=timings["ready"]))
+        last = self.run_cells(self.bench(conversation, log), permit)
+        if isinstance(last, Refusal):
+            return last
+        conversation.say({"end": True})
+        return _Talk(ready=ready, permit=last, timings=timings)
 
     # --- before the first cell
 
     def decide(self, snapshot: PollSnapshot, permitted: Permit | None = None) -> Permit | Refusal:
+        ours = self.launched.pid if self.launched else None
         circumstances = Circumstances(
             need_bytes=self.plan.memory_bytes,
             last_fault_age=self.ports.last_fault_age(),
-            lock_holders=self.lock_holders(),
+            lock_holders=lock_holders(self.ports.processes, self.daemon.pipe_directory, but=ours),
             available_memory=available_memory(self.ports.meminfo),
             sweep_longest=self.plan.sweep_deadline + self.plan.drain_deadline,
         )
@@ -172,46 +140,12 @@ class _Sweep:
             cells_run=len(self.cells),
         )
 
-    def lock_holders(self) -> tuple[LockHolder, ...]:
-        """Who holds the lock on the pipe directory, our own launcher apart."""
-        processes = self.ports.processes
-        try:
-            holders = processes.flock_holders(self.daemon.pipe_directory)
-        except OSError:
-            return ()  # no pipe directory: the control daemon is refused for its absence
-        ours = self.launched.pid if self.launched else None
-        found = []
-        for pid in holders:
-            if pid == ours:
-                continue
-            found.append(LockHolder(pid=pid, age_seconds=self.age(pid)))
-        return tuple(found)
-
-    def age(self, pid: int) -> float | None:
-        """Seconds since that process started, None when it is gone, 0 where it may not be looked at."""
-        processes = self.ports.processes
-        try:
-            return processes.age_seconds(processes.facts(pid)) or 0.0
-        except ProcessGone as error:
-            return 0.0 if error.reason is Reason.PERMISSION else None
-
     def announce(self, permit: Permit) -> None:
         """A crash loop must not sweep, so the start is on disk before the launcher is there."""
         caps = ",".join(self.plan.caps)
-        self.ports.record(
-            Event(
-                kind="sweep_started",
-                at=datetime.now(UTC),
-                host=self.host,
-                message=f"sweep {self.run_id} starts under server {permit.server_pid}: caps {caps}",
-                simulated=permit.simulated,
-                daemon=self.daemon.name,
-                gpu_uuid=self.gpu_uuid,
-                plan=self.plan.name,
-                run_id=self.run_id,
-                details={"caps": caps, "trigger": self.trigger, "server_pid": permit.server_pid},
-            )
-        )
+        message = f"sweep {self.run_id} starts under server {permit.server_pid}: caps {caps}"
+        details = {"caps": caps, "trigger": self.trigger, "server_pid": permit.server_pid}
+        self.record("sweep_started", message, simulated=permit.simulated, details=details)
         self.ports.log("sweep started", run_id=self.run_id, caps=caps, server_pid=permit.server_pid)
 
     def launch(self, log: LauncherLog) -> Launched | Refusal:
@@ -227,52 +161,18 @@ class _Sweep:
             return Refusal(reason=Reason.CLIENT_ERROR, detail=f"the launcher could not be started: {error.strerror}")
         return self.launched
 
-    def await_ready(self, conversation: Conversation, log: LauncherLog, *, simulated: bool) -> Ready | Refusal:
-        """The launcher's first words. Whatever else it says, no context was made: the sweep is refused."""
-        patience = min(time.monotonic() + self.plan.launch_deadline, self.end)
-        heard = conversation.hear(until=patience)
-        words = log.last()
-        said = f"; its last words: {words}" if words else ""
-        match heard:
-            case Ready():
-                return self.checked(heard, conversation.launched, simulated=simulated)
-            case Failed():
-                reason = said_reason(heard)
-                return Refusal(reason=reason, detail=f"{heard.detail or heard.reason}{said}", remedy=_remedy(reason))
-            case Stopped():
-                return Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end before its first cell")
-            case Late():
-                detail = f"the launcher was not ready after {self.plan.launch_deadline:.0f} s{said}"
-                return Refusal(reason=Reason.DEADLINE, detail=detail)
-            case Ended(status=127):
-                reason = Reason.CLIENT_PROGRAM_MISSING
-                return Refusal(reason=reason, detail=f"the launcher could not run{said}", remedy=_remedy(reason))
-            case Ended(status=status):
-                return Refusal(reason=Reason.CLIENT_DIED, detail=f"the launcher ended (status {status}){said}")
-            case Babble(detail=detail):
-                return Refusal(reason=Reason.CLIENT_NONSENSE, detail=detail)
-        detail = f"the launcher said {type(heard).__name__.lower()} before it was ready"
-        return Refusal(reason=Reason.CLIENT_NONSENSE, detail=detail)
-
-    def checked(self, ready: Ready, launched: Launched, *, simulated: bool) -> Ready | Refusal:
-        if ready.lock != "held":
-            return Refusal(reason=Reason.SWEEP_RUNNING, detail="the launcher does not hold the pipe directory's lock")
-        if ready.torch is None and ready.numpy is None:
-            return Refusal(reason=Reason.CLIENT_NONSENSE, detail="the launcher names no library that it computes with")
-        if ready.torch is None and not simulated:
-            detail = "the client computes with numpy on the CPU, and this is no rehearsal stack"
-            return Refusal(reason=Reason.NOT_SUPPORTED, detail=detail, remedy=_remedy(Reason.CLIENT_IMPORT_FAILED))
-        if self.ports.runtime.name == "process":
-            try:
-                uid = self.ports.processes.facts(launched.pid).uid
-            except ProcessGone:
-                return Refusal(reason=Reason.CLIENT_DIED, detail="the launcher ended when it was ready")
-            if uid != self.limits.client_uid:
-                return Refusal(
-                    reason=Reason.UID_MISMATCH,
-                    detail=f"the launcher runs as uid {uid}, and the preflight was for {self.limits.client_uid}",
-                )
-        return ready
+    def bench(self, conversation: Conversation, log: LauncherLog) -> Bench:
+        return Bench(
+            plan=self.plan,
+            seed=self.seed,
+            limits=self.limits,
+            gpu_uuid=self.gpu_uuid,
+            ports=self.ports,
+            conversation=conversation,
+            log=log,
+            sweep_end=self.end,
+            watch=self.watch,
+        )
 
     # --- the cells
 
@@ -288,11 +188,10 @@ class _Sweep:
                 if order == 1:
                     return gate
                 over = gate
-                self.watch(_refused(gate))
-            cell = assemble.not_run(
-                plan=self.plan, order=order, cap=cap, permit=permit, reason=over.reason, detail=over.detail
+                self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
+            self.done(
+                not_run(plan=self.plan, order=order, cap=cap, permit=permit, reason=over.reason, detail=over.detail)
             )
-            self.done(cell)
         return permit
 
     def gate(self, permitted: Permit) -> tuple[Permit, PollSnapshot] | Refusal:
@@ -309,13 +208,12 @@ class _Sweep:
         self, bench: Bench, permit: Permit, snapshot: PollSnapshot, *, order: int, cap: str
     ) -> tuple[Permit, Refusal | None]:
         """One cell; then the permit for the next, and why there must be none."""
-        outcome = measure(
-            bench, permit=permit, snapshot=snapshot, order=order, cap=cap, seen_at_full=self.seen_at_full()
-        )
+        seen_at_full = next((cell.sm_count for cell in self.cells if cell.cap == "100"), None)
+        outcome = measure(bench, permit=permit, snapshot=snapshot, order=order, cap=cap, seen_at_full=seen_at_full)
         self.done(outcome.cell)
-        if outcome.result is not None and outcome.cell.state != "unknown":
+        if outcome.result is not None:
             self.results.append(outcome.result)
-        if outcome.someone_stuck:
+        if outcome.left.stuck:
             self.report_stuck(outcome)
         if outcome.over is None:
             return outcome.permit, None
@@ -323,12 +221,8 @@ class _Sweep:
             return outcome.permit, Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end")
         if time.monotonic() >= self.end:
             return outcome.permit, Refusal(reason=Reason.DEADLINE, detail="the sweep's time was over")
-        ended = f"not run, because the cell at {cap} % ended with {outcome.over.reason.value}"
-        return outcome.permit, Refusal(reason=Reason.NOT_RUN, detail=ended)
-
-    def seen_at_full(self) -> int | None:
-        """How many SMs the 100 % cell saw, where it has run."""
-        return next((cell.sm_count for cell in self.cells if cell.cap == "100"), None)
+        detail = f"not run, because the cell at {cap} % ended with {outcome.over.reason.value}"
+        return outcome.permit, Refusal(reason=Reason.NOT_RUN, detail=detail)
 
     def done(self, cell: Cell) -> None:
         self.cells.append(cell)
@@ -344,24 +238,68 @@ class _Sweep:
         self.watch(steps.CellDone(order=len(self.cells), of=len(self.plan.caps), cell=cell))
 
     def report_stuck(self, outcome: Outcome) -> None:
-        self.stuck = tuple(sorted({*self.stuck, *outcome.stuck}))
+        pids = outcome.left.stuck
+        self.stuck = tuple(sorted({*self.stuck, *pids}))
+        self.record(
+            "client_stuck",
+            f"a measuring client of sweep {self.run_id} did not leave in time and was left alone",
+            simulated=outcome.permit.simulated,
+            reason=Reason.CLIENT_STUCK,
+            details={"pids": list(pids), "cap": outcome.cell.cap, "failure": outcome.cell.failure},
+        )
+
+    # --- the document
+
+    def write_down(self, snapshot: PollSnapshot, permit: Permit, talk: _Talk) -> SweepDocument:
+        seconds = time.monotonic() - self.started
+        run = assemble.Run(
+            run_id=self.run_id,
+            trigger=self.trigger,
+            host=self.host,
+            pipe_directory=str(self.daemon.pipe_directory),
+            gpu_uuid=self.gpu_uuid,
+            client_runtime=self.ports.runtime.describe(),
+            plan=self.plan,
+            seed=self.seed,
+            started_at=self.started_at,
+            snapshot=snapshot,
+            permit=permit,
+            last_permit=talk.permit,
+            ready=talk.ready,
+            cells=self.cells,
+            results=self.results,
+            timings={**talk.timings, "sweep": seconds},
+            stuck=self.stuck,
+            after=self.ports.look_at_daemon(),
+            finished_at=datetime.now(UTC),
+        )
+        self.watch(steps.Finished(seconds=seconds, measured=len(self.results), of=len(self.plan.caps)))
+        return assemble.document(run)
+
+    # --- around it all
+
+    def refused(self, refusal: Refusal) -> None:
+        self.ports.log("sweep refused", reason=refusal.reason.value, detail=refusal.detail, remedy=refusal.remedy)
+        self.watch(steps.Refused(reason=refusal.reason, detail=refusal.detail, remedy=refusal.remedy))
+
+    def record(
+        self, kind: EventKind, message: str, *, simulated: bool, details: dict[str, Any], reason: Reason | None = None
+    ) -> None:
         self.ports.record(
             Event(
-                kind="client_stuck",
+                kind=kind,
                 at=datetime.now(UTC),
                 host=self.host,
-                message=f"a measuring client of sweep {self.run_id} did not leave in time and was left alone",
-                simulated=outcome.permit.simulated,
+                message=message,
+                simulated=simulated,
                 daemon=self.daemon.name,
                 gpu_uuid=self.gpu_uuid,
                 plan=self.plan.name,
                 run_id=self.run_id,
-                reason=Reason.CLIENT_STUCK,
-                details={"pids": list(outcome.stuck), "cap": outcome.cell.cap, "failure": outcome.cell.failure},
+                reason=reason,
+                details=details,
             )
         )
-
-    # --- around it all
 
     def watch(self, step: steps.Progress) -> None:
         """Whoever watches may fail (a closed terminal): the sweep goes on."""
@@ -370,40 +308,3 @@ class _Sweep:
         except Exception as error:  # noqa: BLE001 - a spectator's fault must not end a sweep in mid-cell
             self.watcher = unwatched
             self.ports.log("progress is no longer shown", error=repr(error))
-
-
-@contextlib.contextmanager
-def _let_go(launched: Launched) -> Iterator[None]:
-    """Whatever happens within, the launcher's lifeline closes, and it gets a moment to end."""
-    try:
-        yield
-    finally:
-        launched.hang_up()
-        until, pause = time.monotonic() + _LAUNCHER_LEAVES, pauses()
-        while launched.exited() is None and time.monotonic() < until:
-            time.sleep(min(pause(), 0.05))
-        launched.close()
-        if launched.exited() is None:
-            _left_behind.append(launched)
-
-
-def _reap() -> None:
-    _left_behind[:] = [launched for launched in _left_behind if launched.exited() is None]
-
-
-def _remedy(reason: Reason) -> str | None:
-    if reason in {Reason.CLIENT_IMPORT_FAILED, Reason.CLIENT_PROGRAM_MISSING}:
-        return "set sweep.client.python to a Python that has torch"
-    if reason is Reason.SWEEP_RUNNING:
-        return "wait until the other sweep is done"
-    return None
-
-
-def available_memory(meminfo: Path) -> int | None:
-    """MemAvailable in bytes, None where it cannot be read."""
-    try:
-        text = meminfo.read_text()
-        line = next(line for line in text.splitlines() if line.startswith("MemAvailable:"))
-        return int(line.split()[1]) * 1024
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None

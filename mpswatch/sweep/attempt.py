@@ -24,6 +24,7 @@ CLIENT_REASONS: Final = frozenset(
         Reason.CLIENT_NONSENSE,
         Reason.CLIENT_STUCK,
         Reason.CUDA_UNAVAILABLE,
+        Reason.DAEMON_ABSENT,
         Reason.DEADLINE,
         Reason.KERNEL_TOO_LONG,
         Reason.NOT_MANAGED,

@@ -22,6 +22,8 @@ _OFTEN = 0.05
 def leave(bench: Bench, seen: Seen) -> Left:
     """Let the child leave, watch it go, and read the daemon's list once more."""
     conversation, deadline = bench.conversation, time.monotonic() + bench.plan.drain_deadline
+    if seen.failed_itself and seen.forked is None:
+        return _off_the_list(bench, seen, stuck=())  # the launcher forked nothing
     if seen.gone is None:
         if not seen.failed_itself and not conversation.say({"bye": True}):
             conversation.launched.hang_up()

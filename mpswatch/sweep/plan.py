@@ -78,14 +78,14 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caps", canonical_caps(self.caps))
-        for name, value, least in (
-            ("size", self.size, 1),
-            ("iters", self.iters, 1),
-            ("warm_up", self.warm_up, 0),
-            ("samples", self.samples, 0),
+        for name, value, least, most in (
+            ("size", self.size, 16, 65536),
+            ("iters", self.iters, 1, 10_000_000),
+            ("warm_up", self.warm_up, 0, 100_000),
+            ("samples", self.samples, 0, 100),
         ):
-            if value < least:
-                raise PlanError(Reason.NOT_SUPPORTED, f"{name} must be at least {least}, not {value}")
+            if not least <= value <= most:
+                raise PlanError(Reason.NOT_SUPPORTED, f"{name} must be from {least} to {most}, not {value}")
         for name, seconds in (
             ("launch_deadline", self.launch_deadline),
             ("cell_deadline", self.cell_deadline),

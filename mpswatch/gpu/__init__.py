@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from mpswatch.gpu.library import NvmlSource
 from mpswatch.gpu.multiprocessors import sm_total
 from mpswatch.gpu.nvidia_smi import NvidiaSmiSource
-from mpswatch.gpu.nvml import NvmlSource
 from mpswatch.gpu.source import GpuError, GpuSource, conditions_unknown
 from mpswatch.proc import Processes
 

@@ -1,4 +1,4 @@
-"""nvidia-smi's report as the second source: the same facts as NVML, as far as it prints them, at fifty times the cost."""
+"""nvidia-smi's report as the second source: what NVML says, as far as it is printed, at fifty times the cost."""
 
 from __future__ import annotations
 
@@ -181,7 +181,10 @@ def _row(info: ET.Element, total: int | None) -> Row | None:
 
 def _conditions(element: ET.Element, *, mig: bool | None) -> Conditions:
     read = Readings(reason_of)
-    conditions = Conditions(
+    utilization = read.take("utilization_ratio", lambda: _utilization(element))
+    if mig and read.unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
+        read.unknown["utilization_ratio"] = Reason.MIG
+    return Conditions(
         measured_at=source.now(),
         source=NAME,
         sm_clock_mhz=read.take("sm_clock_mhz", lambda: report.whole(element, "clocks/sm_clock", "MHz")),
@@ -191,14 +194,11 @@ def _conditions(element: ET.Element, *, mig: bool | None) -> Conditions:
             "temperature_celsius", lambda: report.whole(element, "temperature/gpu_temp", "C")
         ),
         throttle_reasons=read.take("throttle_reasons", lambda: _throttle_reasons(element)),
-        utilization_ratio=read.take("utilization_ratio", lambda: _utilization(element)),
+        utilization_ratio=utilization,
         memory_used_bytes=read.take("memory_used_bytes", lambda: report.mebibytes(element, "fb_memory_usage/used")),
         memory_free_bytes=read.take("memory_free_bytes", lambda: report.mebibytes(element, "fb_memory_usage/free")),
         unknown=read.unknown,
     )
-    if mig and read.unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
-        read.unknown["utilization_ratio"] = Reason.MIG
-    return conditions
 
 
 def _utilization(element: ET.Element) -> float:

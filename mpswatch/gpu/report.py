@@ -44,11 +44,11 @@ def parse(data: bytes) -> ET.Element:
     parser.buffer_text = True
     parser.StartElementHandler = lambda name, attributes: builder.start(name, attributes) and None
     parser.EndElementHandler = lambda name: builder.end(name) and None
-    parser.CharacterDataHandler = lambda text: builder.data(text)
+    parser.CharacterDataHandler = builder.data
     parser.EntityDeclHandler = _refuse_entity
     parser.ExternalEntityRefHandler = None
     try:
-        parser.Parse(text, True)
+        parser.Parse(text, True)  # noqa: FBT003 -- expat takes no keywords
         root = builder.close()
     except (expat.ExpatError, AssertionError, ValueError) as error:
         raise GpuError(Reason.NVIDIA_SMI_NONSENSE, f"nvidia-smi printed no XML report: {error}") from None

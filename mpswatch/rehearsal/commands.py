@@ -124,6 +124,16 @@ def command_of(pid: int) -> str:
         return ""
 
 
+def visible_device(pid: int) -> str | None:
+    """The device that a client's environment names, as the driver would read it; None where it may not be read."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    given = [entry.partition(b"=")[2] for entry in environment if entry.startswith(b"CUDA_VISIBLE_DEVICES=")]
+    return given[0].decode(errors="replace") if given else None
+
+
 def lie(faults: state.Faults, command: str, honest: str) -> bytes:
     """What a daemon that was told to lie answers to `command` (tell.py lists the lies)."""
     word = command.partition(" ")[0]
@@ -138,8 +148,7 @@ def lie(faults: state.Faults, command: str, honest: str) -> bytes:
     if faults.lie in whole:
         return whole[faults.lie]
     if faults.lie == "protocol3":
-        known = {"get_server_status": b"Ready\n", "get_server_list": honest.encode()}
-        return known.get(word, f'Unknown command "{command}"\n'.encode())
+        return b"Ready\n" if word == "get_server_status" else f'Unknown command "{command}"\n'.encode()
     if faults.lie == "wrong_clients" and word == "get_client_list":
         return b"1\n4194303\n"
     return honest.encode(errors="surrogateescape")

@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpswatch.rehearsal import commands, processes, state
+from mpswatch.rehearsal import commands, state
 from mpswatch.rehearsal.alarm import Alarm
 from mpswatch.rehearsal.layout import SOCKET, DaemonPaths
 from mpswatch.rehearsal.logs import Log
-from mpswatch.rehearsal.server import Handoff, Server
+from mpswatch.rehearsal.server import Handoff
+from mpswatch.rehearsal.serving import ServerProcess
 
 FIRST_RETRY = 0.2  # seconds; doubled up to 25.6, as recorded (mps-facts: users and servers)
 LAST_RETRY = 25.6
 ANSWER_PATIENCE = 2.0  # seconds for a client program to take its reply
-GRACE = 2.0  # seconds for a server to leave before it is ended
 
 
 class Ask(msgspec.Struct, kw_only=True):
@@ -62,7 +62,7 @@ class Control:
         self._options = options
         self._selector = selectors.DefaultSelector()
         self._log = Log(paths.log / "control.log", "Control")
-        self._server: tuple[int, int, socket.socket] | None = None  # pid, uid, where it takes clients
+        self._server = ServerProcess(paths, options, self._log)
         self._queue: list[Waiting] = []
         self._armed: Armed | None = None
         self._wedged = False
@@ -75,7 +75,7 @@ class Control:
 
         def child_ended() -> None:
             alarm.hush()
-            self._bury()
+            self._server.bury()
 
         self._watch(alarm.bell, child_ended)
         self._open()
@@ -88,7 +88,7 @@ class Control:
             for key, _ in self._selector.select(patience):
                 key.data()
             self._try_armed()
-        self._stop_server()
+        self._server.stop()
         for name in ("control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid", SOCKET):
             (self._paths.pipe / name).unlink(missing_ok=True)
         return 0
@@ -189,17 +189,18 @@ class Control:
         self._admit(Waiting(connection, pid, uid, ask))
 
     def _admit(self, waiting: Waiting) -> None:
+        self._server.bury()  # one that has just died is no server any more
         faults = state.faults(self._paths) if not waiting.ask.service else state.Faults()
         if faults.attach in commands.ATTACH_REPLIES:
             waiting.connection.send(commands.ATTACH_REPLIES[faults.attach])
             waiting.connection.close()
         elif faults.attach == "silent" or self._wedged:
             self._queue.append(waiting)
-        elif self._server is None:
+        elif self._server.uid is None:
             self._log.write(f"Starting new server for user {waiting.uid}")
             self._start_server(waiting.uid)
             self._hand_over(waiting, faults)
-        elif self._options.multi_user or waiting.uid == self._server[1]:
+        elif self._options.multi_user or waiting.uid == self._server.uid:
             self._log.write(f"NEW CLIENT {waiting.pid} from user {waiting.uid}: Server already exists")
             self._hand_over(waiting, faults)
         else:
@@ -211,79 +212,22 @@ class Control:
                 self._armed = Armed(waiting, FIRST_RETRY, time.monotonic())
 
     def _hand_over(self, waiting: Waiting, faults: state.Faults) -> None:
-        assert self._server is not None  # noqa: S101 (both callers have just seen to it)
         self._contexts += 1
         handoff = Handoff(
             pid=waiting.pid,
             uid=waiting.uid,
             context_id=self._contexts,
             cap=waiting.ask.cap,
-            device=self._answers.device(waiting.ask.device_uuid),
+            device=self._answers.device(waiting.ask.device_uuid or commands.visible_device(waiting.pid)),
             service=waiting.ask.service,
             busy=waiting.ask.busy,
             faults=faults,
         )
-        try:
-            socket.send_fds(self._server[2], [msgspec.json.encode(handoff)], [waiting.connection.fileno()])
-        except OSError:
-            self._bury()  # the server has died; so has this client's hope
+        self._server.take(waiting.connection, handoff)
         waiting.connection.close()
 
-    # --- the server --------------------------------------------------------------------------------
-
     def _start_server(self, uid: int) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        uid = uid if os.getuid() == 0 and not self._options.multi_user else os.getuid()
-        os.chown(self._paths.state, uid, -1)
-
-        def serve() -> int:
-            server = Server(
-                paths=self._paths,
-                inbox=theirs,
-                options=self._options,
-                uid=os.getuid(),
-                pid=os.getpid(),
-                default=self._answers.percentage,
-            )
-            return server.run()
-
-        arguments = ["nvidia-cuda-mps-server", *(["-multiuser-server"] if self._options.multi_user else [])]
-        pid = processes.fork(serve, arguments=arguments, uid=uid, keep=[theirs.fileno()])
-        theirs.close()
-        self._server = (pid, uid, ours)
-        until = time.monotonic() + GRACE
-        while (found := state.server(self._paths)) is None or found.pid != pid:
-            if time.monotonic() > until:
-                break
-            time.sleep(0.002)
-        self._log.write(f"NEW SERVER {pid}: Ready")
-
-    def _stop_server(self) -> None:
-        if self._server is None:
-            return
-        pid, _, inbox = self._server
-        self._server = None
-        inbox.close()
-        until = time.monotonic() + GRACE
-        while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > until:
-                processes.end(pid)
-            time.sleep(0.002)
-        self._after(pid, ended[1])
-
-    def _bury(self) -> None:
-        if self._server is None:
-            return
-        pid, _, inbox = self._server
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            self._server = None
-            inbox.close()
-            self._after(pid, status)
-
-    def _after(self, pid: int, status: int) -> None:
-        (self._paths.state / "server.json").unlink(missing_ok=True)
-        self._log.write(f"Server {pid} exited with status {os.waitstatus_to_exitcode(status)}")
+        self._server.start(uid, default=self._answers.percentage)
 
     def _try_armed(self) -> None:
         """Shut the server down at its first idle moment, also for a client that has died since: as recorded."""
@@ -291,7 +235,7 @@ class Control:
         if armed is None:
             return
         running = state.server(self._paths)
-        if self._server is not None and running is not None and running.clients:
+        if running is not None and running.clients:
             if time.monotonic() >= armed.due:
                 self._log.write(
                     f"Try shutting down server {running.pid}, backoff is enabled\n"
@@ -303,7 +247,7 @@ class Control:
                 armed.retry = min(armed.retry * 2, LAST_RETRY)
             return
         self._armed = None
-        self._stop_server()
+        self._server.stop()
         self._start_server(armed.waiting.uid)
         # The client that ordered this server may be dead: then those of the right uid hang, and nobody says why.
         self._wedged = hung_up(armed.waiting.connection)

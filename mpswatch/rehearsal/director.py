@@ -20,30 +20,13 @@ from typing import Any
 
 import msgspec
 
-from mpswatch.rehearsal import gpus, processes, smi, state, tenants
+from mpswatch.rehearsal import gpus, processes, scene, smi, tenants
 from mpswatch.rehearsal.alarm import Alarm
-from mpswatch.rehearsal.commands import command_of
 from mpswatch.rehearsal.control import Control, prepare
-from mpswatch.rehearsal.layout import DaemonPaths, Layout, RehearsalError, clear
+from mpswatch.rehearsal.layout import Layout, RehearsalError, clear
+from mpswatch.rehearsal.scene import Daemon, Place
 
 READY_PATIENCE = 10.0  # seconds for a control daemon to open its sockets
-
-
-class Daemon(msgspec.Struct, kw_only=True):
-    """One control daemon: `pid` is None while it is down."""
-
-    paths: DaemonPaths
-    options: state.Options
-    pid: int | None = None
-    frozen: bool = False
-
-
-class Place(msgspec.Struct, kw_only=True):
-    """A tenant that is there, and what has to be tidied after it."""
-
-    tenant: tenants.Tenant
-    child: int
-    cgroups: list[Path]
 
 
 class Director:
@@ -140,7 +123,7 @@ class Director:
         if self.smi_how == "hang":
             self._hung.append(connection)
             return
-        status, output = smi.answer(arguments, self.view())
+        status, output = smi.answer(arguments, self._view())
         with connection:
             connection.sendall(f"{status}\n".encode() + output)
 
@@ -150,39 +133,16 @@ class Director:
             connection.close()
         self._hung.clear()
 
-    # --- who is there ------------------------------------------------------------------------------
-
-    def view(self) -> smi.View:
-        """What the driver would list now."""
-        rows = list(self.ghosts)
-        clients: dict[int, int] = {}
-        for daemon in self.daemons.values():
-            server = state.server(daemon.paths)
-            if server is None:
-                continue
-            clients |= {client.pid: client.device for client in server.clients}
-            rows.extend(
-                smi.Row(pid=server.pid, device=device, memory_mib=gpus.SERVER_MIB, mps_client=False, name=_SERVER)
-                for device in daemon.options.devices
-            )
-        for pid, place in self.places.items():
-            managed = clients.pop(pid, None) is not None
-            if place.tenant.managed and not managed:
-                continue  # not attached yet, or queued: no context, so no memory
-            rows.extend(
-                smi.Row(pid=pid, device=device, memory_mib=mib, mps_client=managed, name=place.tenant.shown_name)
-                for device, mib in place.tenant.memory_mib.items()
-            )
-        for pid, device in clients.items():  # who has come from outside: measuring clients
-            name = command_of(pid)
-            rows.append(smi.Row(pid=pid, device=device, memory_mib=gpus.CLIENT_MIB, mps_client=True, name=name))
+    def _view(self) -> smi.View:
         return smi.View(
             devices=self.devices,
-            rows=rows,
+            rows=scene.rows(self.daemons.values(), self.places, self.ghosts),
             utilization=self.utilization,
             used_by_nobody_mib=self.used_by_nobody_mib,
             how=self.smi_how,
         )
+
+    # --- who is there ------------------------------------------------------------------------------
 
     def daemon(self, name: str) -> Daemon:
         try:
@@ -272,9 +232,6 @@ class Director:
             self.bury()
             time.sleep(0.002)
         clear(self.layout)
-
-
-_SERVER = "nvidia-cuda-mps-server"
 
 
 def _all_of(connection: socket.socket) -> bytes:

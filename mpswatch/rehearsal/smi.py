@@ -1,4 +1,7 @@
-"""nvidia-smi: the recorded `-q -x` document with this stack's GPUs and processes, and the compute-apps CSV."""
+"""nvidia-smi: the recorded `-q -x` document with this stack's GPUs and processes, and the compute-apps CSV.
+
+One element is ours: `rehearsal_sm_count`, because the real report does not tell how many multiprocessors there are.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from importlib import resources
 
 import msgspec
 
-from mpswatch.rehearsal import gpus
+from mpswatch.rehearsal import caps, gpus
 
 WAYS = frozenset(
     {
@@ -145,6 +148,7 @@ def _gpu(index: int, view: View) -> str:
             **whole,
             "BUS": gpus.bus(index),
             "NAME": gpus.NAME,
+            "SMS": str(caps.SM_TOTAL),
             "UUID": gpus.uuid(index),
             "INDEX": str(index),
             "MIG": "Enabled" if mig else "Disabled",

@@ -9,8 +9,24 @@ from dataclasses import dataclass
 DURATION = r"(?:\d+(?:ms|[smhdwy]))+"
 
 _WORDS = frozenset(
-    "by without on ignoring group_left group_right bool offset and or unless inf nan start end"
-    " sum min max avg group stddev stdvar count count_values bottomk topk quantile".split()
+    {
+        *("by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset", "and", "or", "unless"),
+        *(
+            "sum",
+            "min",
+            "max",
+            "avg",
+            "group",
+            "stddev",
+            "stdvar",
+            "count",
+            "count_values",
+            "bottomk",
+            "topk",
+            "quantile",
+        ),
+        *("inf", "nan", "start", "end"),
+    }
 )
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'")
 _CLAUSE = re.compile(r"\b(by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")

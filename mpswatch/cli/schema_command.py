@@ -8,7 +8,11 @@ import click
 
 from mpswatch import documents
 
-KINDS: dict[str, type[documents.Document]] = {"sweep": documents.SweepDocument, "poll": documents.PollSnapshot, "event": documents.Event}
+KINDS: dict[str, type[documents.Document]] = {
+    "sweep": documents.SweepDocument,
+    "poll": documents.PollSnapshot,
+    "event": documents.Event,
+}
 
 
 @click.command("schema")

@@ -13,9 +13,9 @@ from mpswatch.config import Config
 from mpswatch.daemon.events import Events
 from mpswatch.gpu import open_sources
 from mpswatch.journal import Journal
+from mpswatch.mps import is_rehearsal
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
-from mpswatch.process.bundle import client_zipapp
 from mpswatch.sweep.permit import Limits
 from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.runtime import ProcessRuntime
@@ -81,6 +81,11 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
     )
 
 
+def any_rehearsal(config: Config) -> bool:
+    """Whether what would be looked at is a rehearsal stack (the socket in its pipe directory alone says so)."""
+    return any(is_rehearsal(Path(daemon.pipe_directory)) for daemon in config.daemons)
+
+
 def plan(config: Config) -> Plan:
     sweep = config.sweep
     return Plan(
@@ -130,6 +135,3 @@ def runtime(config: Config, client: Path, *, simulated: bool) -> ProcessRuntime:
         backend="numpy" if simulated else "torch",
         environment=config.sweep.client.environment,
     )
-
-
-__all__ = ["Parts", "addresses", "archive", "client_python", "client_zipapp", "limits", "make_parts", "plan", "runtime"]

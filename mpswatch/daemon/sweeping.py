@@ -10,12 +10,13 @@ from typing import Any
 
 from mpswatch.daemon.first_sweep import again_in
 from mpswatch.daemon.hold import hold
-from mpswatch.daemon.parts import Parts, client_zipapp, runtime
+from mpswatch.daemon.parts import Parts, runtime
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.process.bundle import client_zipapp
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
 from mpswatch.sweep.stop import Stop

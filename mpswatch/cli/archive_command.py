@@ -1,0 +1,130 @@
+"""`mpswatch archive ls|show|validate`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from mpswatch.archive import Archive, ArchiveError, RunEntry, read_run
+from mpswatch.cli.options import ARCHIVE, AS_JSON, Source, configured
+from mpswatch.daemon.exit import Exit
+from mpswatch.documents import DocumentError, Event, PollSnapshot, Reason, from_json, to_json
+
+
+@click.group("archive")
+def command() -> None:
+    """List, show and validate archived runs."""
+
+
+@command.command("ls")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most that many, newest first."
+)
+@configured(ARCHIVE, AS_JSON)
+def ls(*, source: Source, limit: int, as_json: bool) -> None:
+    """List runs by their file names, newest first; none is opened."""
+    entries = list(itertools.islice(_archive(source).entries(), limit))
+    if as_json:
+        click.echo(json.dumps([_plain(entry) for entry in entries], indent=2))
+        return
+    from mpswatch.cli import show  # noqa: PLC0415 - rich is for those who draw
+
+    show.console().print(show.runs(entries))
+
+
+@command.command("show")
+@click.argument("run", default="latest")
+@configured(ARCHIVE, AS_JSON)
+def show_run(*, source: Source, run: str, as_json: bool) -> None:
+    """Show one run: a file, a run id (its beginning is enough), or `latest`."""
+    document = read_run(_path_of(_archive(source), run))
+    if as_json:
+        sys.stdout.buffer.write(to_json(document, indent=2) + b"\n")
+        return
+    from mpswatch.cli import show  # noqa: PLC0415 - rich is for those who draw
+
+    show.print_sweep(document, show.console())
+
+
+@command.command("validate")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--quiet", is_flag=True, help="Name only what is bad.")
+def validate(*, paths: tuple[Path, ...], quiet: bool) -> None:
+    """Check files: runs, polls, and journals (.jsonl); a directory stands for every file in it.
+
+    Each bad one is named with the place of the fault, and the exit code is 1.
+    """
+    bad = 0
+    for path in _files(paths):
+        fault = _fault(path)
+        if fault is not None:
+            bad += 1
+            click.echo(f"{path}: {fault}", err=True)
+        elif not quiet:
+            click.echo(f"{path}: in order")
+    if bad:
+        sys.stdout.flush()
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _archive(source: Source) -> Archive:
+    return Archive(Path(source.load().archive.directory))
+
+
+def _plain(entry: RunEntry) -> dict[str, object]:
+    return {**entry._asdict(), "path": str(entry.path), "started": entry.started.isoformat()}
+
+
+def _path_of(archive: Archive, run: str) -> Path:
+    if "/" in run or Path(run).is_file():
+        return Path(run)
+    for entry in archive.entries():
+        if run == "latest" or entry.run_id.startswith(run) or entry.path.name == run:
+            return entry.path
+    raise ArchiveError(Reason.NEVER_SEEN, f"no run {run!r} in {archive.directory}", "see: mpswatch archive ls")
+
+
+def _files(paths: tuple[Path, ...]) -> list[Path]:
+    found = []
+    for path in paths:
+        found += sorted(item for item in path.iterdir() if item.is_file()) if path.is_dir() else [path]
+    return found
+
+
+def _fault(path: Path) -> str | None:
+    """What is wrong with the file, with its place; None when it is in order."""
+    try:
+        if path.suffix == ".jsonl":
+            return _journal_fault(path)
+        if path.suffix == ".json" and _kind(path) == "poll":
+            from_json(path.read_bytes(), PollSnapshot)
+        else:
+            read_run(path)
+    except ArchiveError as error:
+        return error.detail.removeprefix(f"{path}: ")
+    except DocumentError as error:
+        return str(error)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _kind(path: Path) -> str:
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return ""
+    return str(found.get("kind", "")) if isinstance(found, dict) else ""
+
+
+def _journal_fault(path: Path) -> str | None:
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            from_json(line, Event)
+        except DocumentError as error:
+            return f"line {number}: {error}"
+    return None

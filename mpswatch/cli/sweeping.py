@@ -1,0 +1,118 @@
+"""What `sweep` and `demo --once` share: one sweep with live progress, ended in order by Ctrl-C, and its table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+import msgspec
+
+from mpswatch import logs
+from mpswatch.cli.live import Live
+from mpswatch.config import Config
+from mpswatch.daemon.exit import Exit
+from mpswatch.daemon.mixing import refuse_mixed_stacks
+from mpswatch.daemon.once import Swept, sweep_once
+from mpswatch.daemon.parts import make_parts
+from mpswatch.documents import Event, SweepDocument, to_json
+from mpswatch.sweep.stop import Stop
+
+
+def sweep_now(
+    config: Config,
+    *,
+    simulated: bool,
+    trigger: str,
+    as_json: bool,
+    daemon: str | None = None,
+    gpu: str | None = None,
+) -> Exit:
+    """One poll and one sweep; prints the table, the picture and the files written, or the documents as JSON."""
+    logs.set_up(config.log.level, config.log.format)
+    refuse_mixed_stacks(config, simulated=simulated)
+    parts = make_parts(config, simulated=simulated)
+    stop = Stop()
+    _drain_on_signals(stop)
+    work = Path(tempfile.mkdtemp(prefix="mpswatch-"))
+    snapshot = parts.poller.look()
+    swept = sweep_once(
+        parts,
+        snapshot,
+        trigger=trigger,
+        stop=stop,
+        progress=Live(),
+        work_directory=work,
+        daemon=daemon,
+        gpu=gpu,
+        log=logs.get_logger().debug,
+    )
+    if not any(isinstance(outcome, SweepDocument) and outcome.stuck_clients for outcome in swept.outcomes):
+        shutil.rmtree(work, ignore_errors=True)  # a client that is left behind may still read its own code
+    if as_json:
+        _print_json(swept)
+    else:
+        _print(swept)
+    for outcome in swept.outcomes:
+        if isinstance(outcome, Event):
+            _complain(outcome)
+    return _exit_code(swept, interrupted=stop.requested)
+
+
+def _drain_on_signals(stop: Stop) -> None:
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        if stop.requested:
+            os.write(2, b"\nleaving at once; the client drains and leaves by itself\n")
+            os._exit(Exit.LEFT_AT_ONCE)
+        os.write(2, b"\nletting the client drain, then writing what was measured; again to leave at once\n")
+        stop.request()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, asked)
+
+
+def _exit_code(swept: Swept, *, interrupted: bool) -> Exit:
+    if interrupted:
+        return Exit.INTERRUPTED
+    kinds = {outcome.kind for outcome in swept.outcomes if isinstance(outcome, Event)}
+    if "sweep_failed" in kinds:
+        return Exit.FAILED
+    if kinds:
+        return Exit.REFUSED
+    whole = all(isinstance(outcome, SweepDocument) and outcome.complete_sweep for outcome in swept.outcomes)
+    return Exit.OK if whole else Exit.PARTIAL
+
+
+def _print(swept: Swept) -> None:
+    from mpswatch.cli import show  # noqa: PLC0415 - rich is for those who draw
+
+    out = show.console()
+    for outcome in swept.outcomes:
+        if isinstance(outcome, SweepDocument):
+            out.print()
+            show.print_sweep(outcome, out)
+    for path in swept.written:
+        click.echo(f"written: {path}")
+
+
+def _print_json(swept: Swept) -> None:
+    """One target: its document (or the event that says why there is none); several: a list."""
+    found: list[Any] = [json.loads(to_json(outcome)) for outcome in swept.outcomes]
+    plain = found[0] if len(found) == 1 else found
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _complain(event: Event) -> None:
+    what = "refused" if event.kind == "sweep_refused" else "failed"
+    click.echo(f"mpswatch: sweep {what} ({event.reason}): {event.message}", err=True)
+    remedy = event.details.get("remedy")
+    if remedy:
+        click.echo(f"  {remedy}", err=True)

@@ -1,0 +1,109 @@
+"""One look, or one sweep, without the daemon: for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mpswatch.archive import ArchiveError
+from mpswatch.daemon.events import Target
+from mpswatch.daemon.parts import Parts, runtime
+from mpswatch.daemon.pause import is_paused
+from mpswatch.daemon.restore import newest_fault
+from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
+from mpswatch.daemon.targets import targets
+from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.errors import MpswatchError
+from mpswatch.process.bundle import client_zipapp
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.ports import Watcher
+from mpswatch.sweep.stop import Stop
+
+
+class NoSuchTargetError(MpswatchError):
+    """The daemon or GPU that was named is not there."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How it went: one outcome a target, and the files that were written."""
+
+    outcomes: tuple[Outcome, ...]
+    written: tuple[Path, ...]
+
+
+def sweep_once(
+    parts: Parts,
+    snapshot: PollSnapshot,
+    *,
+    trigger: str,
+    stop: Stop,
+    progress: Watcher,
+    work_directory: Path,
+    daemon: str | None = None,
+    gpu: str | None = None,
+    log: Callable[..., Any] = lambda _event, **_fields: None,
+) -> Swept:
+    """Sweep what `snapshot` shows, limited to `daemon` (name) and `gpu` (UUID or its beginning) where given.
+
+    Raises `ArchiveError` before anything is measured where the result could not be kept.
+    """
+    parts.archive.prepare()
+    unwritable = parts.archive.writable()
+    if unwritable is not None:
+        raise unwritable
+    aims = _chosen(targets(snapshot), daemon, gpu)
+    if is_paused(parts.archive.directory):
+        refusal = Refusal(reason=Reason.PAUSED, detail="sweeps are paused", remedy="mpswatch resume")
+        events = tuple(refused(parts, target, refusal, trigger) for target in aims)
+        for event in events:
+            parts.journal.append(event)
+        return Swept(events, ())
+    written: list[Path] = []
+
+    def record(fact: Fact) -> tuple[str, ...]:
+        if isinstance(fact, SweepDocument):
+            written.append(parts.archive.write(fact))
+        elif isinstance(fact, Event):
+            try:
+                parts.journal.append(fact, durable=fact.kind == "sweep_started")
+            except ArchiveError as error:
+                log("the journal does not take an event", detail=error.detail)
+                return ("archive",)
+        return ()
+
+    earlier = parts.journal.read(limit=200)
+
+    def last_fault_age(name: str) -> float | None:
+        at = newest_fault(earlier, name)
+        return None if at is None else max(0.0, (datetime.now(UTC) - at).total_seconds())
+
+    attempt = Attempt(
+        trigger=trigger,
+        targets=aims,
+        stop=stop,
+        runtime=runtime(parts.config, client_zipapp(work_directory), simulated=parts.simulated),
+        record=record,
+        may_start_unrecorded=False,
+        last_fault_age=last_fault_age,
+        progress=progress,
+        log=log,
+    )
+    return Swept(sweep_targets(parts, attempt), tuple(written))
+
+
+def _chosen(found: tuple[Target, ...], daemon: str | None, gpu: str | None) -> tuple[Target, ...]:
+    chosen = tuple(
+        target
+        for target in found
+        if (daemon is None or target.daemon == daemon) and (gpu is None or target.gpu_uuid.startswith(gpu))
+    )
+    if not chosen:
+        listed = "; ".join(f"{target.gpu_uuid or 'no GPU'} under {target.daemon}" for target in found)
+        raise NoSuchTargetError(
+            Reason.NO_GPU, f"nothing to sweep for --daemon {daemon} --gpu {gpu}", f"there is {listed}"
+        )
+    return chosen

@@ -155,6 +155,10 @@ class Archive:
         """
         return self._newest(self.entries())
 
+    def newer_than(self, entry: RunEntry | None) -> tuple[RunEntry, ...]:
+        """Name the runs that began after `entry` (all, for None), newest first; see `news` for what others wrote."""
+        return tuple(found for found in self.entries() if entry is None or found.started > entry.started)
+
     def news(self) -> tuple[RunEntry, ...]:
         """Name the newest run of each series that was not the newest at the last call: what another process wrote.
 

@@ -310,8 +310,10 @@ class Latest:
             case "server_changed":
                 self._server_changes[daemon] += 1
             case "server_fault":
-                count = event.details.get("count", 1)
-                self._gpu_faults[daemon] += count if isinstance(count, int) and count > 0 else 1
+                # Counted from server.log alone: a state of FAULT seen by a poll is in that log too.
+                count = event.details.get("count")
+                if isinstance(count, int) and count > 0:
+                    self._gpu_faults[daemon] += count
             case "sweep_started":
                 self._running.add((daemon, uuid))
             case "sweep_finished":

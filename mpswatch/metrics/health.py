@@ -17,7 +17,7 @@ def about_us(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG00
     sheet.put("poll_interval_seconds", view.poll_interval)
     sheet.put("sweep_interval_seconds", view.sweep_interval)
     sheet.put("paused", int(view.paused))
-    for sink in {*SINKS, *view.sink_failures}:
+    for sink in sorted({*SINKS, *view.sink_failures}):
         sheet.put("sink_failures_total", view.sink_failures.get(sink, 0), sink)
 
 

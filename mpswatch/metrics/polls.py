@@ -46,7 +46,7 @@ def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # 
         else:
             for name in OF_A_DAEMON:
                 sheet.unknown(name, view.poll_unknown or "no_poll_yet", daemon=daemon)
-    for daemon in {*view.daemons, *view.server_changes}:
+    for daemon in sorted({*view.daemons, *view.server_changes}):
         sheet.put("mps_server_changes_total", view.server_changes.get(daemon, 0), daemon)
     for daemon in view.daemons:
         unread = view.fault_logs.get(daemon, "not_recorded")

@@ -57,7 +57,7 @@ def sweeps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001 
                 sheet.unknown(name, Reason.NEVER_SEEN, daemon=target.daemon, uuid=target.gpu_uuid)
         else:
             _run(target, health, sheet)
-    for daemon, uuid in {target[:2] for target in view.targets} | set(view.stuck) | view.running:
+    for daemon, uuid in sorted({target[:2] for target in view.targets} | set(view.stuck) | view.running):
         sheet.put("stuck_clients", len(view.stuck.get((daemon, uuid), ())), daemon, uuid)
         sheet.put("sweep_running", int((daemon, uuid) in view.running), daemon, uuid)
 
@@ -66,7 +66,7 @@ def _counters(view: View, target: Target, sheet: Sheet) -> None:
     for outcome in OUTCOMES:
         sheet.put("sweeps_total", view.outcomes.get((target, outcome), 0), *target, outcome)
     seen = {reason for refused, reason in view.refusals if refused == target}
-    for reason in {*REFUSALS, *seen}:
+    for reason in sorted({*REFUSALS, *seen}):
         sheet.put("sweep_refusals_total", view.refusals.get((target, reason), 0), *target, reason)
     if target in view.refused:
         sheet.put("last_sweep_refused", 1, *target, bounded(view.refused[target].reason))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,6 +22,7 @@ from mpswatch.remote.push import push
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     options = _parser().parse_args(arguments)
+    os.environ.setdefault("AWS_MAX_ATTEMPTS", "1")  # the attempts are counted here, and a dead server found out soon
     try:
         from mpswatch.remote.target import Target, UnusableTarget, shown  # noqa: PLC0415 - fsspec is an extra
     except ImportError:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,25 +51,32 @@ class S3Server:
         while True:
             try:
                 self.put_bucket()
-            except (OSError, urllib.error.URLError):
+            except (OSError, http.client.HTTPException):
                 assert time.monotonic() < until, "moto_server does not answer"
                 time.sleep(0.1)
             else:
                 return
 
     def put_bucket(self) -> None:
-        urllib.request.urlopen(urllib.request.Request(f"{self.address}/fleet", method="PUT"), timeout=5).close()
+        self._ask("PUT", "/fleet")
 
     def reset(self) -> None:
-        request = urllib.request.Request(f"{self.address}/moto-api/reset", method="POST")
-        urllib.request.urlopen(request, timeout=5).close()
+        self._ask("POST", "/moto-api/reset")
         self.put_bucket()
+
+    def _ask(self, method: str, path: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request(method, path)
+            assert connection.getresponse().status == 200
+        finally:
+            connection.close()
 
     def objects(self) -> dict[str, bytes]:
         """Every object in the bucket, by key."""
-        bucket = boto3.resource(
-            "s3", endpoint_url=self.address, aws_access_key_id="x", aws_secret_access_key="y", region_name="us-east-1"
-        ).Bucket("fleet")
+        bucket = (
+            boto3.Session("x", "y", region_name="us-east-1").resource("s3", endpoint_url=self.address).Bucket("fleet")
+        )
         return {entry.key: entry.get()["Body"].read() for entry in bucket.objects.all()}
 
     def stop(self) -> None:
@@ -139,6 +145,7 @@ def copy(archive: Archive):
     def run(url: str, *options: str, environment: dict[str, str] | None = None):
         done = subprocess.run(
             [sys.executable, "-m", "mpswatch.remote", str(archive.directory), url, *options],
+            check=False,
             capture_output=True,
             text=True,
             timeout=60,

@@ -26,11 +26,11 @@ class FaultyFileSystem(MemoryFileSystem):
     def _strip_protocol(cls, path):
         return super()._strip_protocol(path.removeprefix("faulty://"))
 
-    def ls(self, path, detail=True, **kwargs):
+    def ls(self, path, detail=True, **_):
         self._perhaps_refuse()
         return super().ls(path, detail=detail)
 
-    def put_file(self, lpath, rpath, callback=None, **kwargs):
+    def put_file(self, lpath, rpath, **_):
         FaultyFileSystem.puts += 1
         self._perhaps_refuse()
         with open(lpath, "rb") as file:
@@ -62,9 +62,13 @@ def target(faulty):
 @pytest.fixture
 def run(archive, target):
     def once(deadline: float = 60.0):
-        return push(archive.entries(), target, deadline=deadline, pause=lambda seconds: None)
+        return push(archive.entries(), target, deadline=deadline, pause=no_pause)
 
     return once
+
+
+def no_pause(seconds: float) -> None:
+    pass
 
 
 def names(faulty) -> list[str]:
@@ -118,16 +122,16 @@ def test_a_file_that_arrived_cut_short_is_sent_again_under_its_name_it_never_lay
     assert faulty.store[names(faulty)[0]].getvalue() == path.read_bytes()
 
 
-def test_what_another_call_left_half_sent_is_no_run(write, run, target, faulty):
+def test_what_another_call_left_half_sent_is_no_run(write, run, faulty):
     path = write()
-    target._files.pipe_file(f"/fleet/runs/gpu-07/2026-11/{path.name}{PARTIAL}", b"{")  # noqa: SLF001 - as a call left it
+    faulty().pipe_file(f"/fleet/runs/gpu-07/2026-11/{path.name}{PARTIAL}", b"{")
     assert run().copied == 1
 
 
-def test_a_run_of_another_size_there_is_replaced(write, run, target, faulty):
+def test_a_run_of_another_size_there_is_replaced(write, run, faulty):
     path = write()
     run()
-    target._files.pipe_file(f"/fleet/runs/gpu-07/2026-11/{path.name}", b"{}")  # noqa: SLF001 - somebody damaged it
+    faulty().pipe_file(f"/fleet/runs/gpu-07/2026-11/{path.name}", b"{}")
     assert run().copied == 1
     assert faulty.store[names(faulty)[0]].getvalue() == path.read_bytes()
 
@@ -136,7 +140,7 @@ def test_nothing_starts_after_the_deadline(write, archive, target, faulty):
     for hour in range(5):
         write(hour)
     now = iter(range(100))
-    report = push(archive.entries(), target, deadline=4, clock=lambda: float(next(now)), pause=lambda seconds: None)
+    report = push(archive.entries(), target, deadline=4, clock=lambda: float(next(now)), pause=no_pause)
     assert 0 < report.copied < 5
     assert report.missing == 5 - report.copied
     assert report.error == "not done within 4 s"

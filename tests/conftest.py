@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from mpswatch.rehearsal import Stack
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -39,3 +43,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def recordings() -> Path:
     """What a real H200 (driver 580.159.04) printed on 2026-11-30."""
     return RECORDINGS / "h200-580-20261130"
+
+
+@pytest.fixture
+def stack_directory() -> Iterator[Path]:
+    """Room for a rehearsal: a short path (a socket's may have 107 bytes), open to other users' clients."""
+    with tempfile.TemporaryDirectory(prefix="mpsw-", ignore_cleanup_errors=True) as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory) / "stack"
+
+
+@pytest.fixture
+def stack(stack_directory: Path) -> Iterator[Stack]:
+    """A running rehearsal stack: a control daemon, and nobody on the GPU yet."""
+    with Stack(stack_directory) as running:
+        yield running

@@ -31,9 +31,10 @@ def ls(*, source: Source, limit: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_plain(entry) for entry in entries], indent=2))
         return
-    from mpswatch.cli import show  # noqa: PLC0415 - rich is for those who draw
-
-    show.console().print(show.runs(entries))
+    for entry in entries:
+        simulated = "  simulated" if entry.simulated else ""
+        started = f"{entry.started:%Y-%m-%dT%H:%M:%SZ}"
+        click.echo(f"{started}  {entry.run_id:<21}  {entry.host}  {entry.gpu}  {entry.daemon}  {entry.plan}{simulated}")
 
 
 @command.command("show")
@@ -54,7 +55,7 @@ def show_run(*, source: Source, run: str, as_json: bool) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--quiet", is_flag=True, help="Name only what is bad.")
 def validate(*, paths: tuple[Path, ...], quiet: bool) -> None:
-    """Check files: runs, polls, and journals (.jsonl); a directory stands for every file in it.
+    """Check files: runs, polls, and journals (.jsonl); a directory stands for all of those below it.
 
     Each bad one is named with the place of the fault, and the exit code is 1.
     """
@@ -91,7 +92,7 @@ def _path_of(archive: Archive, run: str) -> Path:
 def _files(paths: tuple[Path, ...]) -> list[Path]:
     found = []
     for path in paths:
-        found += sorted(item for item in path.iterdir() if item.is_file()) if path.is_dir() else [path]
+        found += sorted(item for item in path.rglob("*.json*") if item.is_file()) if path.is_dir() else [path]
     return found
 
 

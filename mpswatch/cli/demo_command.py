@@ -25,7 +25,7 @@ BASE = {
     "sweep.interval": "1m",
     "sweep.jitter": "0s",
     "sweep.settle": "0s",
-    "sweep.size": 192,
+    "sweep.size": 128,
     "sweep.iters": 200,
     "log.level": "warning",
 }

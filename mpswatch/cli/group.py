@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 import mpswatch
 from mpswatch.daemon.exit import Exit
+from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
 
 if TYPE_CHECKING:
@@ -84,17 +86,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # whoever read our output has gone; the interpreter would complain once more while it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.FAILED
+    except Exception:  # noqa: BLE001 - a fault of our own: said in full, with a code of its own
+        traceback.print_exc()
+        code = Exit.INTERNAL
     sys.exit(code if isinstance(code, int) else Exit.OK)
+
+
+_EXITS = {
+    Reason.CONFIGURATION: Exit.USAGE,
+    Reason.WEB_CONFIGURATION: Exit.USAGE,
+    Reason.CAP_OUT_OF_RANGE: Exit.USAGE,
+    Reason.ADDRESS_UNAVAILABLE: Exit.PORT,
+    Reason.REHEARSAL_STACK: Exit.REHEARSAL,
+}
 
 
 def complain(error: MpswatchError) -> Exit:
     """One clear line, and the remedy where one is known; the exit code that goes with it."""
-    from mpswatch.config import ConfigError  # noqa: PLC0415 - most commands that end here have it already
-
     click.echo(f"mpswatch: {error.detail}", err=True)
     if error.remedy:
         click.echo(f"  {error.remedy}", err=True)
-    exit_code = getattr(error, "exit_code", None)
-    if isinstance(exit_code, Exit):
-        return exit_code
-    return Exit.USAGE if isinstance(error, ConfigError) else Exit.FAILED
+    return _EXITS.get(error.reason, Exit.FAILED)

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mpswatch.archive import RunEntry
 from mpswatch.documents import Cell, PollSnapshot, SweepDocument
 
 BAR = 40
@@ -122,22 +121,3 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
 
 def _or(value: object) -> str:
     return "?" if value is None else str(value)
-
-
-def runs(entries: Iterable[RunEntry]) -> Table:
-    table = Table()
-    for heading in ("started (UTC)", "host", "GPU", "daemon", "plan", "run", "file"):
-        table.add_column(heading, overflow="fold")
-    for entry in entries:
-        run = f"{entry.run_id} (simulated)" if entry.simulated else entry.run_id
-        cells = (
-            f"{entry.started:%Y-%m-%d %H:%M:%S}",
-            entry.host,
-            entry.gpu,
-            entry.daemon,
-            entry.plan,
-            run,
-            entry.path.name,
-        )
-        table.add_row(*map(Text, cells))
-    return table

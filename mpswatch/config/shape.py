@@ -108,6 +108,7 @@ class WebSection(Section, frozen=True, kw_only=True):
 
 class MetricsSection(Section, frozen=True, kw_only=True):
     tenant_names: Count = 20
+    pid_labels: bool = False
 
 
 class LogSection(Section, frozen=True, kw_only=True):

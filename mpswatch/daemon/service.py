@@ -110,7 +110,7 @@ class Service:
             latest=self._facts.latest,
             healthy=self.healthy,
             verdict=lambda: self._verdict,
-            log=self._log.warning,
+            log=self._log,
         )
 
     # --- start and turn
@@ -295,7 +295,6 @@ class Service:
         try:
             wanted = self._reread()
             config, left = keep_what_needs_a_restart(self._parts.config, wanted)
-            self._serving.reload(config)
         except MpswatchError as error:
             self._log.error("the new configuration is not taken, the old one stays", detail=error.detail)
             self._record_event("configuration_rejected", error.detail[:2000], reason=error.reason)

@@ -31,7 +31,9 @@ class Serving:
         protection = Protection(web_file)
         app = application(
             latest=latest,
-            exposition=Exposition(latest, Options(tenant_names=config.metrics.tenant_names)),
+            exposition=Exposition(
+                latest, Options(tenant_names=config.metrics.tenant_names, pid_labels=config.metrics.pid_labels)
+            ),
             healthy=healthy,
             verdict=verdict,
             protection=protection,
@@ -41,9 +43,6 @@ class Serving:
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._server.serve())
-
-    def reload(self, config: Config) -> None:
-        """Take the web file as it is now; raises `WebFileError` and changes nothing where it cannot be honoured."""
 
     async def stop(self, deadline: float) -> None:
         """Let what is being answered be answered, for `deadline` seconds at most."""

@@ -182,12 +182,10 @@ def _our_session(pipe_directory: Path, processes: Processes) -> tuple[int | None
     """The session of the measuring client that holds the pipe directory's lock (its launcher leads that session)."""
     try:
         holders = processes.flock_holders(pipe_directory)
-    except FileNotFoundError:
-        return None, None
     except PermissionError:
         return None, Reason.PERMISSION
     except (OSError, ValueError):
-        return None, Reason.SOURCE_FAILED
+        return None, Reason.SOURCE_FAILED if pipe_directory.exists() else None
     if len(holders) > 1:
         return None, Reason.IDENTITY_AMBIGUOUS
     return (holders[0] if holders else None), None

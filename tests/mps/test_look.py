@@ -1,0 +1,360 @@
+"""Looks at a control daemon that is a real process, honest and otherwise."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mpswatch import mps
+from mpswatch.documents import DaemonLook, Reason, from_json, to_json
+from mpswatch.mps.asking import look as asking_look
+from mpswatch.proc import Processes
+
+ROW = "577       2         633            GPU-d5186d3a-2601-5eeb    4026531836     /srv/app/.venv/bin/python3"
+STACK = {"servers": {"633": {"clients": [578, 577]}}, "ps": [ROW]}
+
+
+def test_a_known_server_is_asked_about_on_one_connection(daemon):
+    daemon.tree.server(633, uid=1001, ticks=40_000)
+    daemon.play(STACK)
+    look, source = daemon.look(known=[633])
+    assert daemon.asked() == [
+        [
+            "get_server_list",
+            "get_default_active_thread_percentage",
+            "get_client_list 633",
+            "get_server_status 633",
+            "ps",
+        ]
+    ]
+    assert (look.up, look.up_reason, look.protocol) == (True, None, "2")
+    assert look.default_active_thread_percentage == 100.0
+    assert look.servers.state == "measured"
+    assert look.servers.evidence["connections"] == 1
+    (server,) = look.servers.value
+    assert server.clients == (577, 578)
+    assert (server.pid, server.start_ticks, server.uid, server.multi_user) == (633, 40_000, 1001, False)
+    assert server.age_seconds == pytest.approx(1000 - 40_000 / os.sysconf("SC_CLK_TCK"))
+    assert server.server_state == "ACTIVE"
+    assert [context.pid for context in server.contexts] == [577]
+    assert server.unknown == {"context_limit": Reason.NOT_SUPPORTED}
+    assert (source.source, source.daemon, source.success, source.reason) == ("mps", "stack", True, None)
+    assert from_json(to_json(look), DaemonLook) == look
+
+
+def test_another_server_list_is_asked_about_once_more_and_no_further(daemon):
+    daemon.tree.server(633)
+    daemon.play(STACK)
+    look, _ = daemon.look(known=[])
+    assert [len(lines) for lines in daemon.asked()] == [3, 5]
+    assert look.servers.value[0].clients == (577, 578)
+    assert look.servers.evidence["connections"] == 2
+
+    daemon.play(STACK)
+    daemon.look(known=[440])
+    assert "get_client_list 440" in daemon.asked()[0]
+    assert "get_client_list 633" in daemon.asked()[1]
+
+
+def test_a_server_that_changes_between_the_two_connections_is_named(daemon):
+    daemon.tree.server(2)
+    daemon.play({"servers": {"1": {}}}, {"servers": {"2": {"clients": [9]}}})
+    look, source = daemon.look()
+    assert len(daemon.asked()) == 2
+    (server,) = look.servers.value
+    assert (server.pid, server.clients, server.server_state) == (2, None, None)
+    assert server.unknown["clients"] is Reason.SERVER_CHANGED
+    assert source.success
+
+
+def test_a_light_look_leaves_the_table_out(daemon):
+    daemon.tree.server(633)
+    daemon.play(STACK)
+    look, _ = daemon.look(known=[633], with_contexts=False)
+    assert "ps" not in daemon.asked()[0]
+    (server,) = look.servers.value
+    assert server.contexts is None
+    assert server.unknown["contexts"] is Reason.NOT_RECORDED
+
+
+def test_only_this_daemon_is_asked_whatever_the_environment_says(daemon, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/somewhere/else")
+    monkeypatch.setenv("CUDA_MPS_PROTOCOL_VERSION", "3")
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
+    daemon.look()
+    assert daemon.environments() == [{"CUDA_MPS_PIPE_DIRECTORY": str(daemon.directory)}]
+
+
+def test_no_server_and_no_clients_are_empty_and_known(daemon):
+    daemon.play({})
+    look, _ = daemon.look()
+    assert look.servers.value == ()
+    daemon.tree.server(633)
+    daemon.play({"servers": {"633": {}}})
+    look, _ = daemon.look(known=[633])
+    assert look.servers.value[0].clients == ()
+
+
+def test_lists_may_be_separated_by_blanks(daemon):
+    daemon.tree.server(633)
+    daemon.play({**STACK, "separator": " "})
+    assert daemon.look(known=[633])[0].servers.value[0].clients == (577, 578)
+
+
+def test_a_multi_user_server_is_told_by_its_arguments(daemon):
+    daemon.tree.server(633, multi_user=True)
+    daemon.play(STACK)
+    assert daemon.look(known=[633])[0].servers.value[0].multi_user is True
+
+
+@pytest.mark.parametrize("vanishes", ["get_client_list", "get_server_status"])
+def test_a_server_that_vanishes_between_two_questions_has_unknown_parts(daemon, vanishes):
+    daemon.play({"servers": {"633": {"clients": [577], "vanishes": vanishes}}})
+    look, _ = daemon.look(known=[633])
+    (server,) = look.servers.value
+    missing = "clients" if vanishes == "get_client_list" else "server_state"
+    assert getattr(server, missing) is None
+    assert server.unknown[missing] is Reason.SERVER_VANISHED
+    assert (server.start_ticks, server.uid) == (None, None)
+    assert server.unknown["uid"] is Reason.SERVER_VANISHED, "it is not in /proc either"
+
+
+def test_a_zombie_server_keeps_what_is_known_of_it(daemon):
+    daemon.tree.server(633, state="Z", uid=7)
+    daemon.play(STACK)
+    (server,) = daemon.look(known=[633])[0].servers.value
+    assert (server.uid, server.multi_user) == (7, None)
+    assert server.unknown["multi_user"] is Reason.SERVER_VANISHED
+
+
+def test_a_number_that_is_another_program_here_lends_the_server_no_facts(daemon):
+    """A control daemon in a pid namespace of its own lists pids that are somebody else's in ours."""
+    daemon.tree.add(633, command=b"postgres", uid=26)
+    daemon.play(STACK)
+    (server,) = daemon.look(known=[633])[0].servers.value
+    assert (server.uid, server.start_ticks) == (None, None)
+    assert server.unknown["uid"] is Reason.IDENTITY_AMBIGUOUS
+    assert server.clients == (577, 578)
+
+
+def test_a_rehearsal_is_told_by_its_socket_and_marked(daemon):
+    assert not mps.is_rehearsal(daemon.directory)
+    daemon.tree.add(633, command=b"python3")
+    daemon.play(STACK)
+    with socket.socket(socket.AF_UNIX) as server, tempfile.TemporaryDirectory() as short:
+        (Path(short) / "pipe").symlink_to(daemon.directory)  # a socket's path has 107 characters
+        server.bind(f"{short}/pipe/rehearsal")
+        assert mps.is_rehearsal(daemon.directory)
+        look, _ = daemon.look(known=[633])
+    assert look.servers.state == "simulated"
+    assert look.servers.value[0].start_ticks == 5000
+
+
+def test_a_plain_file_of_that_name_is_no_rehearsal(daemon):
+    (daemon.directory / "rehearsal").write_text("")
+    assert not mps.is_rehearsal(daemon.directory)
+
+
+def refused(look, source, up, reason):
+    assert (look.up, look.up_reason) == (up, reason)
+    assert look.servers.value is None
+    assert look.servers.unknown_reason == reason
+    assert look.default_active_thread_percentage is None
+    assert look.unknown["default_active_thread_percentage"] is reason
+    assert (source.success, source.reason) == (False, reason)
+    assert source.detail
+    assert from_json(to_json(look), DaemonLook) == look
+
+
+def test_without_a_daemon_the_daemon_is_absent(daemon):
+    daemon.play(mode="absent")
+    refused(*daemon.look(), False, Reason.DAEMON_ABSENT)
+
+
+def test_without_a_pipe_directory_the_daemon_is_absent(daemon, tmp_path):
+    program = tmp_path / "control"
+    program.write_text("#!/bin/sh\necho 'Cannot find MPS control daemon process'\nexit 1\n")
+    program.chmod(0o755)
+    look, source = asking_look(
+        name="x", pipe_directory=tmp_path / "nowhere", known_servers=(), program=str(program), deadline=5,
+        processes=Processes(daemon.tree.root),
+    )  # fmt: skip
+    refused(look, source, False, Reason.DAEMON_ABSENT)
+    assert look.our_session is None
+    assert "our_session" not in look.unknown
+
+
+@pytest.mark.parametrize("mode", ["frozen", "frozen_in_the_middle"])
+def test_a_frozen_daemon_is_silent_by_the_deadline(daemon, mode):
+    daemon.tree.server(633)
+    daemon.play(STACK, mode=mode)
+    began = time.monotonic()
+    look, source = daemon.look(known=[633], deadline=0.4)
+    assert time.monotonic() - began < 2
+    refused(look, source, None, Reason.DAEMON_SILENT)
+    assert source.duration_seconds >= 0.4
+
+
+def test_without_the_program_that_is_what_is_missing(daemon, tmp_path):
+    look, source = daemon.look(program=str(tmp_path / "no-such-program"))
+    refused(look, source, None, Reason.CONTROL_PROGRAM_MISSING)
+
+
+def test_a_program_that_cannot_be_started_is_named(daemon, tmp_path):
+    program = tmp_path / "control"
+    program.write_bytes(b"\x7fELF nonsense")
+    program.chmod(0o755)
+    refused(*daemon.look(program=str(program)), None, Reason.SOURCE_FAILED)
+
+
+@pytest.mark.parametrize("mode", ["prose", "dies", "status", "flood"])
+def test_nonsense_is_named_nonsense_and_yields_no_number(daemon, mode):
+    daemon.play(STACK, mode=mode)
+    refused(*daemon.look(known=[633], deadline=10), None, Reason.DAEMON_NONSENSE)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff\xfe\xfd\n", b"\x00" * 50, b"633\n\xe2\x82\n", b"[1, 2]\n"])
+def test_bytes_that_are_no_reply_are_nonsense(daemon, raw):
+    daemon.play(mode="raw", raw=raw.hex())
+    look, source = daemon.look()
+    refused(look, source, None, Reason.DAEMON_NONSENSE)
+    assert source.detail.isprintable()
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 12, 20, 30, 60])
+def test_half_an_answer_is_nonsense(daemon, cut):
+    daemon.play(STACK, mode="half", cut=cut)
+    look, source = daemon.look(known=[633])
+    refused(look, source, None, Reason.DAEMON_NONSENSE)
+
+
+def test_a_daemon_killed_for_good_in_mid_answer_is_absent_at_the_next_look(daemon):
+    daemon.play(STACK, mode="dies")
+    assert daemon.look(known=[633])[0].up is None
+    daemon.play(mode="absent")
+    assert daemon.look(known=[633])[0].up is False
+
+
+# --- protocol 3: as NVIDIA documents it; none was ever seen running ---
+
+
+def unsupported(look, source):
+    assert look.up is True
+    assert look.protocol == "3"
+    assert look.servers.value is None
+    assert look.servers.unknown_reason == Reason.PROTOCOL_UNSUPPORTED
+    assert (source.success, source.reason) == (False, Reason.PROTOCOL_UNSUPPORTED)
+
+
+@pytest.mark.parametrize("arguments", [(b"-d", b"-p", b"3"), (b"-d", b"--protocol", b"3"), (b"--protocol=3",)])
+@pytest.mark.parametrize("raw", [b"", b"\n", b"usage: nvidia-cuda-mps-control module verb\n"])
+def test_protocol_3_is_told_by_how_the_daemon_was_started(daemon, arguments, raw):
+    daemon.tree.add(448, command=b"nvidia-cuda-mps", arguments=(b"nvidia-cuda-mps-control", *arguments))
+    (daemon.directory / "nvidia-cuda-mps-control.pid").write_text("448")
+    daemon.play(mode="raw", raw=raw.hex())
+    unsupported(*daemon.look())
+
+
+def test_the_daemons_environment_wins_over_its_arguments(daemon):
+    (daemon.directory / "nvidia-cuda-mps-control.pid").write_text("448")
+    three, two = b"CUDA_MPS_PROTOCOL_VERSION=3", b"CUDA_MPS_PROTOCOL_VERSION=2"
+    daemon.tree.add(448, command=b"nvidia-cuda-mps", environment=(three,))
+    daemon.play(mode="raw", raw="")
+    unsupported(*daemon.look())
+    (daemon.tree.root / "448" / "environ").write_bytes(two + b"\0")
+    (daemon.tree.root / "448" / "cmdline").write_bytes(b"nvidia-cuda-mps-control\0-p\x003\0")
+    assert daemon.look()[1].reason is Reason.DAEMON_NONSENSE
+
+
+def test_a_pid_file_that_names_another_program_proves_nothing(daemon):
+    daemon.tree.add(448, command=b"bash", arguments=(b"x", b"-p", b"3"))
+    (daemon.directory / "nvidia-cuda-mps-control.pid").write_text("448")
+    daemon.play(mode="raw", raw="")
+    assert daemon.look()[1].reason is Reason.DAEMON_NONSENSE
+
+
+def test_protocol_3_is_told_by_a_servers_folder_even_where_the_lists_look_empty(daemon):
+    daemon.play({})
+    folder = daemon.directory / "training"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as server, tempfile.TemporaryDirectory() as short:
+        (Path(short) / "training").symlink_to(folder)
+        server.bind(f"{short}/training/control")
+        unsupported(*daemon.look())
+
+
+def test_protocol_3_is_told_by_its_state_ready(daemon):
+    daemon.play({"servers": {"633": {"state": "Ready"}}})
+    unsupported(*daemon.look(known=[633]))
+
+
+# --- whose session is ours ---
+
+
+def test_the_lock_on_the_pipe_directory_names_our_session(daemon):
+    daemon.play({})
+    descriptor = os.open(daemon.directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        (daemon.tree.root / "locks").write_bytes(Path("/proc/locks").read_bytes())
+        assert daemon.look()[0].our_session == os.getpid()
+    finally:
+        os.close(descriptor)
+
+
+def test_two_holders_of_one_lock_are_ambiguous(daemon):
+    status = daemon.directory.stat()
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for pid in (10, 11):
+        daemon.tree.lock(f"1: FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF")
+    look, _ = daemon.look()
+    assert look.our_session is None
+    assert look.unknown["our_session"] is Reason.IDENTITY_AMBIGUOUS
+
+
+def test_a_lock_table_that_cannot_be_read_leaves_our_session_unknown(daemon):
+    (daemon.tree.root / "locks").unlink()
+    look, _ = daemon.look()
+    assert look.our_session is None
+    assert look.unknown["our_session"] is Reason.SOURCE_FAILED
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_pipe_directory_that_this_user_may_not_enter_is_a_permission_and_no_absence(tmp_path):
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        closed = Path(directory) / "closed"
+        closed.mkdir(mode=0o700)
+        (Path(directory) / "control").write_text("#!/bin/sh\necho Cannot find MPS control daemon process\nexit 1\n")
+        (Path(directory) / "control").chmod(0o755)
+        program = (
+            "import os\nfrom pathlib import Path\nfrom mpswatch import mps\nfrom mpswatch.proc import Processes\n"
+            "os.seteuid(65534)\n"
+            f"directory = Path({directory!r})\n"
+            "look, source = mps.look(name='x', pipe_directory=directory / 'closed' / 'pipe', known_servers=(),"
+            " program=str(directory / 'control'), deadline=5, processes=Processes())\n"
+            "print(look.up, source.reason.value)\n"
+        )
+        printed = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False
+        )
+    assert printed.stdout.strip() == "None permission", printed.stderr
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+def test_whatever_a_control_program_prints_the_look_is_a_document(daemon, raw):
+    daemon.play(mode="raw", raw=raw.hex())
+    look, source = daemon.look(known=[633])
+    assert from_json(to_json(look), DaemonLook) == look
+    assert source.success == (look.servers.value is not None)

@@ -120,8 +120,8 @@ class Service:
         self._take_signals()
         self._serving.start()
         config = self._parts.config
+        self._facts.keeper.do(self._restore)  # first: it makes the directories that the first event goes to
         self._record_event("started", f"mpswatch started (pid {os.getpid()})")
-        self._facts.keeper.do(self._restore)
         self._schedule.start()
         self._schedule.every("poll", config.poll.interval, first_in=0.0)
         threading_check = Worker[Refusal | str]("client check", self._loop)

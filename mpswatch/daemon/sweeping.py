@@ -97,11 +97,11 @@ class Sweeping:
             targets=aims,
             stop=stop,
             runtime=runtime(parts.config, client_zipapp(self._work_directory), simulated=parts.simulated),
-            record=self._record_durably,
+            record=self._record_from_sweep,
             may_start_unrecorded=asked_for or time.monotonic() - self._started > parts.config.sweep.interval,
             last_fault_age=self._last_fault_age,
             progress=self._progress,
-            log=self._log.info,
+            log=self._log.debug,
         )
         self._worker.offer(lambda: sweep_targets(parts, attempt), self._finished, self._failed)
 
@@ -109,6 +109,13 @@ class Sweeping:
         """Close the lifeline of the sweep that runs, if one does: its client drains and leaves by itself."""
         if self._stop is not None:
             self._stop.request()
+
+    def _record_from_sweep(self, fact: Fact) -> Sequence[str]:
+        """In the sweep's thread."""
+        if isinstance(fact, Event) and fact.kind in {"sweep_started", "client_stuck"}:
+            say = self._log.info if fact.kind == "sweep_started" else self._log.error
+            say(fact.message, daemon=fact.daemon, gpu=fact.gpu_uuid)
+        return self._record_durably(fact)
 
     def _failed(self, error: Exception) -> None:
         self._log.error("the sweep failed", exc_info=error)

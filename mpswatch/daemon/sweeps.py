@@ -88,7 +88,7 @@ def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
     except Exception as error:  # noqa: BLE001 - a fault of one sweep must not end the daemon, nor be silent
         reason = error.reason if isinstance(error, MpswatchError) else Reason.INTERNAL_ERROR
         detail = str(error) if isinstance(error, MpswatchError) else f"{type(error).__name__}: {error}"
-        attempt.log("the sweep failed", reason=reason.value, exc_info=error)
+        attempt.log("the sweep failed", reason=reason.value, exc_info=error)  # the traceback; the event says the rest
         return parts.events.event(
             "sweep_failed", detail[:1000], target=target, plan=parts.plan.name, reason=reason, trigger=attempt.trigger
         )

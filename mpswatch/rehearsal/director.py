@@ -26,6 +26,7 @@ from mpswatch.rehearsal.control import Control, prepare
 from mpswatch.rehearsal.layout import Layout, RehearsalError, clear
 from mpswatch.rehearsal.scene import Daemon, Place
 
+AT_ONCE = 100  # tenants; each has a descriptor open until it is in its place
 READY_PATIENCE = 10.0  # seconds for a control daemon to open its sockets
 
 
@@ -179,6 +180,11 @@ class Director:
         return self.add_all([tenant], wait=wait)[0]
 
     def add_all(self, several: list[tenants.Tenant], *, wait: float) -> list[int]:
+        """Start tenants, so many at a time as there are descriptors for; returns their pids in order."""
+        batches = [several[first : first + AT_ONCE] for first in range(0, len(several), AT_ONCE)]
+        return [pid for batch in batches for pid in self._add_batch(batch, wait=wait)]
+
+    def _add_batch(self, several: list[tenants.Tenant], *, wait: float) -> list[int]:
         started = []
         for tenant in several:
             one = tenants.start(tenant, self.daemon(tenant.daemon).paths)

@@ -236,17 +236,30 @@ def _sm_counts(run: Run) -> dict[str, Any]:
     return {"device": device, "seen_at_100_percent": full, "agree": agree}
 
 
+# How `ServerLook` calls what `MpsFacts` says of the server.
+_OF_THE_SERVER = {
+    "start_ticks": "server_start_ticks",
+    "uid": "server_uid",
+    "multi_user": "multi_user",
+    "server_state": "server_state",
+}
+
+
 def _mps(permit: Permit) -> MpsFacts:
-    server = permit.server
-    unknown = dict(server.unknown) if server else dict.fromkeys(("server_pid", "server_uid"), Reason.NO_SERVER)
+    server, daemon = permit.server, permit.daemon
+    unknown = {name: reason for name, reason in daemon.unknown.items() if name in MpsFacts.__struct_fields__}
+    if server is None:
+        unknown |= dict.fromkeys(("server_pid", *_OF_THE_SERVER.values()), Reason.NO_SERVER)
+    else:
+        unknown |= {ours: server.unknown[its] for its, ours in _OF_THE_SERVER.items() if its in server.unknown}
     return MpsFacts(
-        daemon=permit.daemon.name,
-        protocol=permit.daemon.protocol,
+        daemon=daemon.name,
+        protocol=daemon.protocol,
         server_pid=permit.server_pid,
         server_start_ticks=permit.start_ticks,
         server_uid=server.uid if server else None,
         multi_user=server.multi_user if server else None,
         server_state=server.server_state if server else None,
-        default_active_thread_percentage=permit.daemon.default_active_thread_percentage,
-        unknown={**permit.daemon.unknown, **unknown},
+        default_active_thread_percentage=daemon.default_active_thread_percentage,
+        unknown=unknown,
     )

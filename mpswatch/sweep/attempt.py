@@ -42,7 +42,7 @@ CLIENT_REASONS: Final = frozenset(
 # The child's own deadline comes first, so that it is the one to say why.
 _SLACK = 1.0
 
-M = TypeVar("M", Forked, Attached, Result)
+M = TypeVar("M", Attached, Result)
 
 
 def said_reason(failed: Failed) -> Reason:
@@ -82,7 +82,6 @@ class Attempt:
         order, of, cap = seen.order, len(bench.plan.caps), seen.cap
         bench.watch(progress.CellStarted(order=order, of=of, cap=cap))
         self._say({"cell": self._cell()})
-        seen.forked = self._expect(Forked)
         seen.attached = attached = self._expect(Attached)
         seen.attached_at = time.monotonic()
         bench.watch(progress.CellAttached(order=order, of=of, cap=cap, sm_count=attached.sm_count))
@@ -147,7 +146,7 @@ class Attempt:
             now = time.monotonic()
             if found.final or now >= until:
                 raise CellError(found.reason, found.detail)
-            heard = conversation.hear(until=min(now + pause(), until))
+            heard = self._hear(min(now + pause(), until))
             if not isinstance(heard, Late):
                 raise self._unexpected(heard, "nothing")
         server = found.server
@@ -158,10 +157,22 @@ class Attempt:
     def _say(self, message: dict[str, object]) -> None:
         if not self._bench.conversation.say(message):
             # What it said before it went is the better reason.
-            raise self._unexpected(self._bench.conversation.hear(until=time.monotonic()), "nothing")
+            raise self._unexpected(self._hear(time.monotonic()), "nothing")
+
+    def _hear(self, until: float) -> Heard:
+        """The next thing that happens; `forked` is taken note of on the way.
+
+        The launcher writes it after the fork, so what the child says may come first.
+        """
+        while True:
+            heard = self._bench.conversation.hear(until=until)
+            if isinstance(heard, Forked) and self._seen.forked is None and heard.order == self._seen.order:
+                self._seen.forked = heard
+                continue
+            return heard
 
     def _expect(self, kind: type[M]) -> M:
-        heard = self._bench.conversation.hear(until=self._until)
+        heard = self._hear(self._until)
         if isinstance(heard, kind) and (heard.order, heard.cap) == (self._seen.order, self._seen.cap):
             return heard
         raise self._unexpected(heard, kind.__name__.lower())
@@ -180,7 +191,11 @@ class Attempt:
                 return CellError(Reason.CLIENT_NONSENSE, detail)
             case Failed(order=None | self._seen.order):
                 self._seen.failed_itself = True
-                return self._with_last_words(said_reason(heard), f"{heard.phase}: {heard.detail or heard.reason}")
+                self._seen.never_forked = heard.phase == "launcher" and self._seen.forked is None
+                reason = said_reason(heard)
+                if reason is Reason.STOPPED:
+                    reason = Reason.CLIENT_DIED  # nobody here asked it to leave: its launcher went away
+                return self._with_last_words(reason, f"{heard.phase}: {heard.detail or heard.reason}")
             case Gone(order=self._seen.order, cap=self._seen.cap):
                 self._seen.gone, self._seen.gone_at = heard, time.monotonic()
                 text = f"the client ended ({how_ended(status_of(heard))}) while {expected} was expected"

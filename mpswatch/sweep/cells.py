@@ -54,7 +54,6 @@ def measure(
         failure = CellError(Reason.CLIENT_STUCK, f"process {pids} of the sweep did not leave in time{earlier}")
     if seen.member is not None and permit.server is None:
         permit = replace(permit, server=seen.member.server, own=True)
-    going_on = failure is None or (failure.reason in GOING_ON and seen.gone is not None)
     return Outcome(
         cell=_cell(
             bench,
@@ -67,9 +66,18 @@ def measure(
         ),
         permit=permit,
         result=None if failure else seen.result,
-        over=None if going_on else failure,
+        over=_over(seen, failure),
         left=left,
     )
+
+
+def _over(seen: Seen, failure: CellError | None) -> CellError | None:
+    """Why no further cell may run."""
+    if failure is not None and failure.reason not in GOING_ON:
+        return failure
+    if seen.gone is None:
+        return CellError(Reason.CLIENT_DIED, "the launcher did not say how its client left")
+    return None
 
 
 def not_run(*, plan: Plan, order: int, cap: str, permit: Permit, reason: Reason, detail: str) -> Cell:

@@ -13,7 +13,7 @@ from mpswatch.proc import ProcessGone
 from mpswatch.sweep.bench import Bench, Left, Seen
 from mpswatch.sweep.conversation import Babble, Ended, Late, Stopped
 from mpswatch.sweep.membership import clients_of, pauses
-from mpswatch.sweep.messages import Gone
+from mpswatch.sweep.messages import Forked, Gone
 
 # Between looks at a process in /proc, which cost nothing to anybody.
 _OFTEN = 0.05
@@ -22,8 +22,8 @@ _OFTEN = 0.05
 def leave(bench: Bench, seen: Seen) -> Left:
     """Let the child leave, watch it go, and read the daemon's list once more."""
     conversation, deadline = bench.conversation, time.monotonic() + bench.plan.drain_deadline
-    if seen.failed_itself and seen.forked is None:
-        return _off_the_list(bench, seen, stuck=())  # the launcher forked nothing
+    if seen.never_forked:
+        return _off_the_list(bench, seen, stuck=())
     if seen.gone is None:
         if not seen.failed_itself and not conversation.say({"bye": True}):
             conversation.launched.hang_up()
@@ -40,6 +40,8 @@ def _await_gone(bench: Bench, seen: Seen, deadline: float) -> None:
         heard = bench.conversation.hear(until=deadline, heed_stop=False)
         if isinstance(heard, Gone) and heard.order == seen.order:
             seen.gone, seen.gone_at = heard, time.monotonic()
+        elif isinstance(heard, Forked) and heard.order == seen.order:
+            seen.forked = heard
         elif isinstance(heard, Late | Ended | Babble | Stopped):
             return
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from mpswatch.names import clip, printable
+
 LINE_BYTES = 4096
 """No line is longer, its newline included."""
 
@@ -144,7 +146,7 @@ def read(line: bytes) -> Said:
 def _facts(content: Mapping[str, Any]) -> dict[str, str]:
     """What the launcher says about itself and we do not interpret: short scalars, as text."""
     told = {key: value for key, value in content.items() if isinstance(value, str | int | float | bool)}
-    return {key[:64]: str(value)[:256] for key, value in list(told.items())[:32]}
+    return {clip(printable(key), 64): clip(printable(str(value))) for key, value in list(told.items())[:32]}
 
 
 def write(message: Mapping[str, object]) -> bytes:

@@ -13,6 +13,8 @@ def foreign_tenants(snapshot: PollSnapshot, gpu_uuid: str) -> tuple[ReferenceTen
             return Reason(snapshot.tenants.unknown_reason or "")
         except ValueError:
             return Reason.SOURCE_FAILED
+    if gpu_uuid in snapshot.foreign_unknown:
+        return snapshot.foreign_unknown[gpu_uuid]
     foreign = [tenant for tenant in tenants if tenant.kind == "foreign" and tenant.gpu_uuid == gpu_uuid]
     return tuple(_reference(tenant) for tenant in sorted(foreign, key=lambda tenant: tenant.pid))
 

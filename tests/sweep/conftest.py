@@ -1,0 +1,268 @@
+"""A desk: a control daemon's list kept as files of real processes, and everything a sweep asks of the outside."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mpswatch.documents import (
+    Conditions,
+    DaemonLook,
+    Envelope,
+    Fact,
+    Gpu,
+    GpuLook,
+    PollSnapshot,
+    Reason,
+    ServerLook,
+    SweepDocument,
+    Tenant,
+)
+from mpswatch.proc import Processes
+from mpswatch.sweep import Limits, Plan, Ports, ProcessRuntime, Progress, Refusal, Stop, run_sweep
+
+HERE = Path(__file__).parent
+GPU = "GPU-d5186d3a-2601-5eeb-c6aa-b59b83ed0aa6"
+
+
+def known(value: Any, source: str = "test") -> Envelope[Any]:
+    return Envelope(
+        value=value, state="measured", source=source, measured_at=datetime.now(UTC), evidence={}, unknown_reason=None
+    )
+
+
+def unknown(reason: Reason) -> Envelope[Any]:
+    return Envelope(
+        value=None,
+        state="unknown",
+        source="test",
+        measured_at=datetime.now(UTC),
+        evidence={},
+        unknown_reason=reason.value,
+    )
+
+
+def conditions(**changes: Any) -> Conditions:
+    told = {"sm_clock_mhz": 1980, "power_watts": 130.0, "memory_free_bytes": 100 << 30, "utilization_ratio": 0.02}
+    return Conditions(measured_at=datetime.now(UTC), source="nvml", **{**told, **changes})
+
+
+def server_look(**changes: Any) -> ServerLook:
+    told = {
+        "pid": 633,
+        "start_ticks": 1000,
+        "age_seconds": 3600.0,
+        "uid": os.geteuid(),
+        "multi_user": False,
+        "server_state": "ACTIVE",
+        "clients": (577, 578),
+    }
+    return ServerLook(**{**told, **changes})
+
+
+def daemon_look(*servers: ServerLook, **changes: Any) -> DaemonLook:
+    told: dict[str, Any] = {
+        "name": "default",
+        "pipe_directory": "/tmp/nvidia-mps",
+        "up": True,
+        "protocol": "2",
+        "default_active_thread_percentage": 100.0,
+        "servers": known(servers),
+    }
+    return DaemonLook(**{**told, **changes})
+
+
+def snapshot(look: DaemonLook, **changes: Any) -> PollSnapshot:
+    now = datetime.now(UTC)
+    gpu = Gpu(uuid=GPU, index=0, name="NVIDIA H200", sm_count=132, mig_enabled=False)
+    told: dict[str, Any] = {
+        "host": "here",
+        "started_at": now,
+        "finished_at": now,
+        "simulated": False,
+        "daemons": (look,),
+        "gpus": known((GpuLook(gpu=gpu, processes=known(()), conditions=conditions()),)),
+        "tenants": known(()),
+        "disagreements": (),
+        "sources": (),
+    }
+    return PollSnapshot(**{**told, **changes})
+
+
+@dataclass
+class Address:
+    name: str
+    pipe_directory: Path
+
+
+@dataclass
+class Desk:
+    """The outside of a sweep. `server` is a real process; `faults` are FAKE's."""
+
+    directory: Path
+    server: subprocess.Popen[bytes]
+    processes: Processes = field(default_factory=Processes)
+    facts: list[Fact] = field(default_factory=list)
+    steps: list[Progress] = field(default_factory=list)
+    logged: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    looks: int = 0
+    server_changes: dict[str, Any] = field(default_factory=dict)
+    daemon_changes: dict[str, Any] = field(default_factory=dict)
+    gpu_changes: dict[str, Any] = field(default_factory=dict)
+    snapshot_changes: dict[str, Any] = field(default_factory=dict)
+    plan: Plan = field(
+        default_factory=lambda: Plan(
+            caps=("100", "50"),
+            size=256,
+            launch_deadline=5.0,
+            cell_deadline=3.0,
+            join_deadline=0.2,
+            drain_deadline=1.0,
+            sweep_deadline=20.0,
+        )
+    )
+    limits: Limits = field(default_factory=lambda: Limits(client_uid=os.geteuid(), settle=0))
+    stop: Stop = field(default_factory=Stop)
+    watch: Callable[[Progress], None] | None = None
+    no_server: bool = False
+
+    def add_client(self) -> subprocess.Popen[bytes]:
+        """A service on the list that is not ours."""
+        service = subprocess.Popen(["sleep", "60"], start_new_session=True)
+        (self.directory / "clients" / str(service.pid)).touch()
+        return service
+
+    def clients(self) -> tuple[int, ...]:
+        listed = [int(path.name) for path in (self.directory / "clients").iterdir()]
+        return tuple(sorted(pid for pid in listed if self.processes.start_ticks(pid) is not None))
+
+    def look_at_daemon(self) -> DaemonLook:
+        self.looks += 1
+        changes = {"pipe_directory": str(self.directory), **self.daemon_changes}
+        others = [int(path.name) for path in (self.directory / "others").iterdir()]
+        servers = [self._server(self.server.pid, self.clients())]
+        if others:
+            servers = [self._server(os.getpid(), tuple(others))]
+        if self.no_server and not self.clients():
+            servers = []
+        return daemon_look(*servers, **changes)
+
+    def _server(self, pid: int, clients: tuple[int, ...]) -> ServerLook:
+        told = {"pid": pid, "start_ticks": self.processes.start_ticks(pid), "clients": clients}
+        return server_look(**{**told, **self.server_changes})
+
+    def look(self) -> PollSnapshot:
+        whole = snapshot(self.look_at_daemon(), **self.snapshot_changes)
+        if not self.gpu_changes:
+            return whole
+        (look,) = whole.gpus.value or ()
+        changed = msgspec.structs.replace(look, gpu=msgspec.structs.replace(look.gpu, **self.gpu_changes))
+        return msgspec.structs.replace(whole, gpus=known((changed,)))
+
+    def sweep(self, faults: str = "", **plan: Any) -> SweepDocument | Refusal:
+        runtime = ProcessRuntime(
+            python=sys.executable, client=HERE / "fake_launcher.py", environment={"FAKE": faults} if faults else {}
+        )
+        return self.sweep_with(runtime, **plan)
+
+    def sweep_with(self, runtime: Any, **plan: Any) -> SweepDocument | Refusal:
+        ports = Ports(
+            look=self.look,
+            look_at_daemon=self.look_at_daemon,
+            conditions=lambda _uuid: conditions(),
+            processes=self.processes,
+            runtime=runtime,
+            record=self.facts.append,
+            log=lambda event, **fields: self.logged.append((event, fields)),
+        )
+        return run_sweep(
+            plan=replace(self.plan, **plan),
+            daemon=Address("default", self.directory),
+            gpu_uuid=GPU,
+            host="here",
+            limits=self.limits,
+            ports=ports,
+            stop=self.stop,
+            trigger="test",
+            progress=self.watch or self.steps.append,
+        )
+
+    def notes(self) -> list[str]:
+        path = self.directory / "notes"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def launchers(self) -> list[int]:
+        return [int(note.split()[1]) for note in self.notes() if note.startswith("launcher ")]
+
+    def ours_alive(self) -> list[int]:
+        """Processes of our launchers' sessions that still live."""
+        found = []
+        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
+            try:
+                facts = self.processes.facts(pid)
+            except Exception:
+                continue
+            if facts.session in self.launchers() and facts.state != "Z":
+                found.append(pid)
+        return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    (tmp_path / "clients").mkdir()
+    (tmp_path / "others").mkdir()
+    server = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    desk = Desk(tmp_path, server)
+    service = desk.add_client()
+    yield desk
+    for process in (server, service):
+        process.kill()
+        process.wait()
+    for pid in desk.ours_alive():
+        os.kill(pid, 9)  # what a test left stuck on purpose
+    until = time.monotonic() + 2
+    while desk.ours_alive() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Builders of looks and snapshots, for tests of pure functions."""
+
+    gpu_uuid: str = GPU
+    known: Callable[..., Any] = staticmethod(known)
+    unknown: Callable[..., Any] = staticmethod(unknown)
+    conditions: Callable[..., Conditions] = staticmethod(conditions)
+    server: Callable[..., ServerLook] = staticmethod(server_look)
+    daemon: Callable[..., DaemonLook] = staticmethod(daemon_look)
+    snapshot: Callable[..., PollSnapshot] = staticmethod(snapshot)
+
+    def gpu(self, *, now: Conditions | None = None, **changes: Any) -> Envelope[tuple[GpuLook, ...]]:
+        told = {"uuid": GPU, "index": 0, "name": "NVIDIA H200", "sm_count": 132, "mig_enabled": False}
+        return known((GpuLook(gpu=Gpu(**{**told, **changes}), processes=known(()), conditions=now or conditions()),))
+
+    def tenant(self, **changes: Any) -> Tenant:
+        told = {
+            "pid": 581,
+            "start_ticks": 7,
+            "gpu_uuid": GPU,
+            "kind": "foreign",
+            "process_name": "~/train.py",
+            "used_memory_bytes": 689963008,
+        }
+        return Tenant(**{**told, **changes})
+
+
+@pytest.fixture
+def build() -> Build:
+    return Build()

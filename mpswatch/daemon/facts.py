@@ -11,7 +11,7 @@ from mpswatch.config import Config
 from mpswatch.daemon.keeper import Keeper, KeepingError
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
-from mpswatch.documents import Event, Fact
+from mpswatch.documents import Event, EventKind, Fact
 from mpswatch.errors import MpswatchError
 from mpswatch.latest import Latest
 from mpswatch.record import DURABLE_EVENTS, Record, archiving
@@ -23,6 +23,7 @@ class Facts:
     def __init__(self, parts: Parts, loop: asyncio.AbstractEventLoop, log: Any) -> None:  # noqa: ANN401 - a proxy
         config = parts.config
         self._loop = loop
+        self._events = parts.events
         self._log = log
         self._said = Said()
         self._expiry: asyncio.TimerHandle | None = None
@@ -45,6 +46,10 @@ class Facts:
         """Hand `fact` on, without waiting for a disk."""
         self._soon(fact)
         self._arm()
+
+    def event(self, kind: EventKind, message: str, **details: Any) -> None:  # noqa: ANN401 - as Events.event
+        """Record something that happened to the daemon itself."""
+        self.record(self._events.event(kind, message, **details))
 
     def record_durably(self, fact: Fact) -> tuple[str, ...]:
         """Hand `fact` on from another thread; names the sinks that did not take it."""

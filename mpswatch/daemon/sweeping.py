@@ -54,6 +54,7 @@ class Sweeping:
         self._work_directory = work_directory
         self._log = log
         self._said = Said()
+        self.newest_start: datetime | None = None
         self._stop: Stop | None = None
         self._started = time.monotonic()
         self._refusals = 0
@@ -92,6 +93,7 @@ class Sweeping:
                 self._finished(events, again_in_seconds=held.seconds if held is not None else None)
             return
         stop = self._stop = Stop()
+        self.newest_start = datetime.now(UTC)
         attempt = Attempt(
             trigger=trigger,
             targets=aims,

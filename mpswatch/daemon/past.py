@@ -1,0 +1,91 @@
+"""What earlier processes left and what other processes do: on our disk, looked at in the keeper's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from mpswatch.daemon.disk import Disk, DiskLook
+from mpswatch.daemon.facts import Facts
+from mpswatch.daemon.keeper import KeepingError
+from mpswatch.daemon.parts import Parts
+from mpswatch.daemon.restore import Restored, newest_fault, restore
+from mpswatch.documents import Event
+
+
+class Past:
+    """`restored` is None until the disk has been read; `changed` is called when it was, or a pause came or went."""
+
+    def __init__(self, *, facts: Facts, loop: asyncio.AbstractEventLoop, changed: Callable[[], None], log: Any) -> None:  # noqa: ANN401 - structlog's loggers are proxies
+        self.restored: Restored | None = None
+        self.paused = False
+        self._facts = facts
+        self._loop = loop
+        self._changed = changed
+        self._log = log
+        self._disk: Disk | None = None
+        self._faults: dict[str, float] = {}
+
+    def read_back(self, parts: Parts) -> None:
+        """Read runs, events and pause, once, at the start."""
+
+        def in_the_keepers_thread() -> None:
+            restored = restore(parts.archive, parts.journal)
+            self._loop.call_soon_threadsafe(self._take, parts, restored)
+
+        self._facts.keeper.do(in_the_keepers_thread)
+
+    def look(self) -> None:
+        """Has somebody paused us, has another process swept?"""
+        disk = self._disk
+        if disk is None:
+            return
+        try:
+            self._facts.keeper.do(lambda: self._hand_over(disk.look()))
+        except KeepingError as error:
+            self._log.debug("the archive is not looked at", detail=error.detail)
+
+    def note(self, events: Iterable[Event]) -> None:
+        """Remember when a server had its last fault."""
+        for event in events:
+            if event.kind == "server_fault" and event.daemon is not None:
+                self._faults[event.daemon] = time.monotonic()
+
+    def last_fault_age(self, daemon: str) -> float | None:
+        """Seconds since the last fault of that daemon's server that is known; None when none is."""
+        at = self._faults.get(daemon)
+        return None if at is None else time.monotonic() - at
+
+    def _take(self, parts: Parts, restored: Restored) -> None:
+        self.restored, self._disk = restored, Disk(parts.archive, restored.newest_run)
+        latest, now = self._facts.latest, datetime.now(UTC)
+        for fault in restored.faults:
+            self._log.warning("the archive", detail=fault.detail, remedy=fault.remedy)
+        latest.restore(restored.runs, now=now)
+        latest.remember(restored.events)
+        latest.archive_measured(restored.total_bytes)
+        for address in parts.addresses:
+            at = newest_fault(restored.events, address.name)
+            if at is not None:
+                age = max(0.0, (now - at).total_seconds())
+                self._faults.setdefault(address.name, time.monotonic() - age)
+        self.paused = restored.paused
+        latest.set_paused(self.paused)
+        self._changed()
+
+    def _hand_over(self, seen: DiskLook) -> None:
+        self._loop.call_soon_threadsafe(self._see, seen)
+
+    def _see(self, seen: DiskLook) -> None:
+        taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else 0
+        if taken:
+            self._log.info("another process has swept", runs=taken)
+        if seen.paused != self.paused:
+            self.paused = seen.paused
+            message = "sweeps are paused" if self.paused else "sweeps run again"
+            self._log.info(message)
+            self._facts.event("paused" if self.paused else "resumed", message)
+            self._changed()

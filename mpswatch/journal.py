@@ -9,6 +9,7 @@ For the daemon: `append(event, durable=True)` for `sweep_started`; `newest_sweep
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -120,9 +121,9 @@ class Journal:
             line = b"\n" + line  # what a crash cut off stays a line of its own
         written = os.write(descriptor, line)
         if written < len(line):
+            # A short write to a regular file means that the disk is full: nothing half-written is left behind.
             os.ftruncate(descriptor, size)
-            # A short write to a regular file means that the disk is full: say it as the system would.
-            os.write(descriptor, line)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
             os.fsync(descriptor)
             directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

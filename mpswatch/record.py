@@ -9,11 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
-from mpswatch.archive import Archive, ArchiveError
 from mpswatch.documents import Event, Fact, PollSnapshot, SweepDocument
-from mpswatch.journal import Journal
-from mpswatch.latest import Latest
+from mpswatch.errors import MpswatchError
+
+
+class Runs(Protocol):
+    """What keeps runs (archive.Archive): named here by what is asked of it, because this room imports no other."""
+
+    def write(self, document: SweepDocument) -> object: ...
+    def retain(self, now: datetime) -> object: ...
+    def usage(self) -> int: ...
+
+
+class Lines(Protocol):
+    """What keeps events (journal.Journal)."""
+
+    def append(self, event: Event, *, durable: bool) -> None: ...
+
+
+class Health(Protocol):
+    """What is told how keeping went (latest.Latest)."""
+
+    def sink_failed(self, sink: str) -> None: ...
+    def archive_written(self, at: datetime, total_bytes: int | None) -> None: ...
+    def archive_failed(self, detail: str) -> None: ...
+
 
 Sink = Callable[[Fact], None]
 
@@ -28,7 +50,7 @@ class Record:
         self,
         sinks: Mapping[str, Sink],
         *,
-        latest: Latest,
+        latest: Health,
         on_failure: Callable[[str, Fact, Exception], None] = lambda sink, fact, error: None,  # noqa: ARG005  # a quiet default
     ) -> None:
         self._sinks = dict(sinks)
@@ -53,11 +75,11 @@ class Record:
 
 
 def archiving(
-    archive: Archive,
-    journal: Journal,
-    latest: Latest,
+    archive: Runs,
+    journal: Lines,
+    latest: Health,
     *,
-    on_retain_failure: Callable[[ArchiveError], None] = lambda error: None,  # noqa: ARG005  # a quiet default
+    on_retain_failure: Callable[[MpswatchError], None] = lambda error: None,  # noqa: ARG005  # a quiet default
 ) -> Sink:
     """Make the sink that keeps runs as files and events as journal lines, and tells `latest` how that went."""
 
@@ -70,7 +92,7 @@ def archiving(
             case SweepDocument():
                 try:
                     archive.write(fact)
-                except ArchiveError as error:
+                except MpswatchError as error:
                     latest.archive_failed(error.detail)
                     raise
                 now = datetime.now(UTC)
@@ -78,7 +100,7 @@ def archiving(
                 try:
                     archive.retain(now)
                     total = archive.usage()
-                except ArchiveError as error:
+                except MpswatchError as error:
                     on_retain_failure(error)
                 latest.archive_written(now, total)
 

@@ -1,0 +1,67 @@
+"""Names of runs: everything that finding one needs, so that listing 100,000 of them opens none."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from mpswatch.documents import SweepDocument
+
+_TIME = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(
+    r"(?P<host>[^_]+)_(?P<gpu>[^_]+)_(?P<time>\d{8}T\d{6}Z)_(?P<daemon>[^_]+)_(?P<plan>[^_]+)_(?P<run>[^_.]+)"
+    r"(?P<simulated>\.simulated)?\.json(?:\.gz)?"
+)
+
+
+class RunEntry(NamedTuple):
+    """A run as its file's name gives it, unopened. `gpu` is the uuid's first group; `daemon` has only [A-Za-z0-9.-]."""
+
+    path: Path
+    host: str
+    gpu: str
+    started: datetime
+    daemon: str
+    plan: str
+    run_id: str
+    simulated: bool
+
+    @property
+    def series(self) -> tuple[str, str, str, str]:
+        """What a run is one more of: host, GPU, daemon, plan."""
+        return (self.host, self.gpu, self.daemon, self.plan)
+
+
+def _plain(text: str) -> str:
+    """Make one component of a name out of any text: [A-Za-z0-9.-], never empty, never starting with a dot."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")[:64] or "unknown"
+
+
+def name_of(document: SweepDocument, *, compressed: bool) -> str:
+    """Give the name that `document` is filed under."""
+    started = (document.started_at or document.recorded_at).astimezone(UTC)
+    gpu = "-".join(document.gpu.uuid.split("-")[:2]) if document.gpu is not None else "unknown"
+    daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
+    run = (document.run_id or uuid.uuid4().hex[:12]).replace(".", "-")
+    parts = (_plain(document.host), _plain(gpu), started.strftime(_TIME), _plain(daemon))
+    ending = (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
+    return "_".join((*parts, _plain(document.protocol.plan), _plain(run))) + ending
+
+
+def entry_of(item: os.DirEntry[str]) -> RunEntry | None:
+    """Read a name; None for a file that no mpswatch named."""
+    match = _NAME.fullmatch(item.name)
+    if match is None:
+        return None
+    try:
+        started = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    simulated = match["simulated"] is not None
+    return RunEntry(
+        Path(item.path), match["host"], match["gpu"], started, match["daemon"], match["plan"], match["run"], simulated
+    )

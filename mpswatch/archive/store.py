@@ -1,0 +1,253 @@
+"""The archive as a whole: written to, looked through by name, and kept within its bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from mpswatch.archive.files import (
+    TEMPORARY,
+    ArchiveError,
+    fill,
+    named_errors,
+    new_temporary,
+    read_run,
+    remove_if_abandoned,
+    write_durably,
+)
+from mpswatch.archive.names import RunEntry, entry_of, name_of
+from mpswatch.documents import Reason, SweepDocument, to_json
+
+LOOK_BACK = 50
+"""So many files of a series are opened at most in search of a run that can be read and is complete."""
+
+
+class Archive:
+    """The runs below `directory`. Compressed with `gzip`; `keep_age` and `keep_bytes` bound it (None: no bound).
+
+    `simulated` says whose archive this is: a run of the other kind of stack is not written, and not given by `latest`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        gzip: bool = False,
+        keep_age: timedelta | None = None,
+        keep_bytes: int | None = None,
+        simulated: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.runs = directory / "runs"
+        self._gzip = gzip
+        self._keep_age = keep_age
+        self._keep_bytes = keep_bytes
+        self._simulated = simulated
+        self._looked_at: float | None = None
+        self._newest_of: dict[tuple[str, str, str, str], str] = {}
+
+    def prepare(self) -> tuple[Path, ...]:
+        """Create the directories and remove what a crash left half-written; returns what was removed."""
+        with named_errors("create", self.runs):
+            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self.runs.mkdir(mode=0o750, exist_ok=True)
+        if self._simulated and self.holds_measured():
+            raise ArchiveError(
+                Reason.REHEARSAL_STACK,
+                f"{self.directory} holds measured runs: a rehearsal does not write beside them",
+                "give the rehearsal a directory of its own",
+            )
+        with named_errors("clean", self.runs):
+            leftovers = [path for path in self.runs.iterdir() if path.name.startswith(TEMPORARY)]
+            return tuple(path for path in leftovers if remove_if_abandoned(path))
+
+    def write(self, document: SweepDocument) -> Path:
+        """Write a run so that it is complete under its name, or absent, whatever happens in between."""
+        if document.simulated != self._simulated:
+            raise ArchiveError(
+                Reason.REHEARSAL_STACK,
+                f"a {'simulated' if document.simulated else 'measured'} run does not belong into {self.directory}",
+            )
+        data = to_json(document, indent=2) + b"\n"
+        if self._gzip:
+            data = gzip.compress(data, mtime=0)
+        path = self.runs / name_of(document, compressed=self._gzip)
+        with named_errors("write", path):
+            write_durably(path, data)
+        return path
+
+    def entries(self) -> Iterator[RunEntry]:
+        """Yield every run by name alone, newest first; files that are named otherwise are left out (`foreign`)."""
+        found = [entry for item in self._files() if (entry := entry_of(item)) is not None]
+        found.sort(key=lambda entry: (entry.started, entry.path.name), reverse=True)
+        yield from found
+
+    def foreign(self) -> tuple[Path, ...]:
+        """Name the files in the runs' directory that no mpswatch wrote."""
+        return tuple(
+            Path(item.path) for item in self._files() if entry_of(item) is None and not item.name.startswith(TEMPORARY)
+        )
+
+    def read(self, path: Path) -> SweepDocument:
+        """Read one run; `ArchiveError` names the file and the place in it that is wrong."""
+        return read_run(path)
+
+    def latest(self) -> tuple[tuple[SweepDocument, ...], tuple[ArchiveError, ...]]:
+        """Read back the newest readable run of each host, GPU, daemon and plan; with what could not be read.
+
+        Where that run is partial, the newest complete one among the last 50 comes too, for the time of its success.
+        Opens one file a series where all is well, however many runs there are.
+        """
+        return self._newest(self.entries())
+
+    def newer_than(self, entry: RunEntry | None) -> tuple[RunEntry, ...]:
+        """Name the runs that began after `entry` (all, for None), newest first; see `news` for what others wrote."""
+        return tuple(found for found in self.entries() if entry is None or found.started > entry.started)
+
+    def news(self) -> tuple[RunEntry, ...]:
+        """Name the newest run of each series that was not the newest at the last call: what another process wrote.
+
+        Cheap while nothing changed (one stat), so that it can be asked at each poll. The first call names all.
+        """
+        with named_errors("list", self.runs):
+            changed = self.runs.stat().st_mtime
+        if changed == self._looked_at:
+            return ()
+        newest: dict[tuple[str, str, str, str], RunEntry] = {}
+        for entry in self.entries():
+            newest.setdefault(entry.series, entry)
+        found = tuple(entry for series, entry in newest.items() if self._newest_of.get(series) != entry.path.name)
+        self._newest_of = {series: entry.path.name for series, entry in newest.items()}
+        # A file may come within the same tick of the file system's clock: only a change that is past is remembered.
+        self._looked_at = changed if abs(time.time() - changed) > 2.0 else None
+        return found
+
+    def retain(self, now: datetime) -> tuple[Path, ...]:
+        """Remove runs over age, then the oldest over size; returns what was removed.
+
+        The newest complete run of each GPU stays whatever its age and size, and so does what is not a run.
+        """
+        if self._keep_age is None and self._keep_bytes is None:
+            return ()
+        oldest_first = list(self.entries())[::-1]
+        doomed: list[Path] = []
+        if self._keep_age is not None:
+            limit = now - self._keep_age
+            doomed = [entry.path for entry in oldest_first if entry.started < limit]
+        if self._keep_bytes is not None:
+            sizes = {entry.path: _size(entry.path) for entry in oldest_first}
+            total = sum(sizes.values()) - sum(sizes[path] for path in doomed)
+            for entry in oldest_first[len(doomed) :]:
+                if total <= self._keep_bytes:
+                    break
+                doomed.append(entry.path)
+                total -= sizes[entry.path]
+        if not doomed:
+            return ()
+        kept = self._newest_complete(oldest_first[::-1])
+        removed = [path for path in doomed if path not in kept]
+        with named_errors("clean", self.runs):
+            for path in removed:
+                path.unlink(missing_ok=True)
+        return tuple(removed)
+
+    def usage(self) -> int:
+        """Give the bytes that the runs take (file sizes, without the journal)."""
+        return sum(_size(Path(item.path)) for item in self._files())
+
+    def holds_measured(self) -> bool:
+        """Say whether any run here was measured; a file whose name says nothing is opened to see."""
+        return self._holds(simulated=False)
+
+    def holds_simulated(self) -> bool:
+        """Say whether any run here came from a rehearsal."""
+        return self._holds(simulated=True)
+
+    def writable(self) -> ArchiveError | None:
+        """Try whether a run could be written now: None, or the error with its remedy. Leaves nothing behind."""
+        try:
+            with named_errors("write", self.runs if self.runs.exists() else self.directory):
+                if self.runs.exists():
+                    descriptor, probe = new_temporary(self.runs)
+                    try:
+                        fill(descriptor, b"{}\n")
+                    finally:
+                        probe.unlink()
+                        os.close(descriptor)
+                else:
+                    nearest = next(parent for parent in (self.directory, *self.directory.parents) if parent.exists())
+                    if not nearest.is_dir():
+                        raise NotADirectoryError(errno.ENOTDIR, "not a directory", str(nearest))
+                    if not os.access(nearest, os.W_OK | os.X_OK):
+                        raise PermissionError(errno.EACCES, "not writable", str(nearest))
+        except ArchiveError as error:
+            return error
+        return None
+
+    def _files(self) -> list[os.DirEntry[str]]:
+        """List the regular files among the runs; symbolic links are not followed, a missing directory is empty."""
+        with named_errors("list", self.runs):
+            try:
+                with os.scandir(self.runs) as found:
+                    return [item for item in found if item.is_file(follow_symlinks=False)]
+            except FileNotFoundError:
+                return []
+
+    def _newest(self, entries: Iterable[RunEntry]) -> tuple[tuple[SweepDocument, ...], tuple[ArchiveError, ...]]:
+        found: dict[tuple[str, str, str, str], list[SweepDocument]] = defaultdict(list)
+        opened: dict[tuple[str, str, str, str], int] = defaultdict(int)
+        errors = []
+        for entry in entries:
+            series = entry.series
+            if entry.simulated != self._simulated or opened[series] > LOOK_BACK:
+                continue
+            if found[series] and found[series][-1].complete_sweep:
+                continue
+            opened[series] += 1
+            try:
+                document = read_run(entry.path)
+            except ArchiveError as error:
+                errors.append(error)
+                continue
+            if document.simulated == self._simulated and (not found[series] or document.complete_sweep):
+                found[series].append(document)
+        return tuple(document for runs in found.values() for document in runs), tuple(errors)
+
+    def _newest_complete(self, newest_first: Iterable[RunEntry]) -> set[Path]:
+        found: dict[tuple[str, str], Path] = {}
+        for entry in newest_first:
+            gpu = (entry.host, entry.gpu)
+            if gpu in found:
+                continue
+            with contextlib.suppress(ArchiveError):
+                if read_run(entry.path).complete_sweep:
+                    found[gpu] = entry.path
+        return set(found.values())
+
+    def _holds(self, *, simulated: bool) -> bool:
+        unnamed = []
+        for item in self._files():
+            entry = entry_of(item)
+            if entry is None:
+                unnamed.append(Path(item.path))
+            elif entry.simulated == simulated:
+                return True
+        for path in unnamed:
+            with contextlib.suppress(ArchiveError):
+                if read_run(path).simulated == simulated:
+                    return True
+        return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0

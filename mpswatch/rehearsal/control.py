@@ -154,6 +154,8 @@ class Control:
         _, uid, _ = peer(connection)
         honest = self._answers.reply(command, uid=uid)
         faults = state.faults(self._paths)
+        if self._options.protocol == 3:
+            faults = state.Faults(lie="protocol3")
         reply = commands.lie(faults, command, honest) if faults.lie else honest.encode(errors="surrogateescape")
         self._log.write(reply[:4096].decode(errors="replace").rstrip("\n"))
         connection.sendall(reply)

@@ -161,7 +161,7 @@ class Director:
         shown = tenants.environment(daemon.paths, {index: gpus.uuid(index) for index in daemon.options.devices})
         daemon.pid = processes.fork(
             lambda: Control(daemon.paths, daemon.options).run(write),
-            arguments=("nvidia-cuda-mps-control", "-d"),
+            arguments=("nvidia-cuda-mps-control", "-d", *(("-p", "3") if daemon.options.protocol == 3 else ())),
             environment=shown,
             keep=[write],
             own_session=True,

@@ -15,7 +15,7 @@ import msgspec
 from mpswatch.rehearsal.layout import DaemonPaths
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a control daemon is started."""
 
     multi_user: bool = False
@@ -24,6 +24,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     default_percentage: float = 100.0
     devices: tuple[int, ...] = (0,)
     context_limit: int = 48
+    protocol: int = 2
+    """3: the daemon is started with `-p 3`, and knows no command of protocol 2."""
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):

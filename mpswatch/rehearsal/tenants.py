@@ -19,7 +19,7 @@ from mpswatch.rehearsal.layout import SOCKET, DaemonPaths, RehearsalError
 JOIN_PATIENCE = 5.0  # seconds for a service to be let in
 
 
-class Tenant(msgspec.Struct, frozen=True, kw_only=True):
+class Tenant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a process on the GPU is to look like. `memory_mib` is by device.
 
     `kind`: `service` attaches to the daemon; `foreign` does not; `escaped` is a service that ought to and does not;

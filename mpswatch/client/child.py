@@ -107,6 +107,7 @@ class Child:
         self._enter("attached")
         self.output.write("attached", self._attached(facts))
         self.lifeline.wait_for(b"go")
+        self._enter("go")
 
         result = self._measure(self.device)
         self.device.drain()

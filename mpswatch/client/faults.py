@@ -19,7 +19,7 @@ from typing import NamedTuple
 from .backend import Backend
 from .lifeline import Output
 
-PHASES = ("fork", "context", "allocate", "attached", "fill", "predict", "warm_up", "measure", "samples", "result")
+PHASES = ("fork", "context", "allocate", "attached", "go", "fill", "predict", "warm_up", "measure", "samples", "result")
 COMPUTING = ("fill", "predict", "warm_up", "measure", "samples")
 
 KINDS = {

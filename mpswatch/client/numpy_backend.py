@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy import random  # imported lazily otherwise: in the middle of a cell
 
 from .backend import Backend, Cell, Refused
 from .pieces import SLOTS, Device
@@ -65,7 +66,7 @@ class NumpyDevice(Device):
         return self._started[after] - self._ended[before]
 
     def fill(self, seed: int) -> Iterator[None]:
-        generator = np.random.default_rng(seed)
+        generator = random.default_rng(seed)
         for flat in self._flat[:2]:
             self._connection.sendall(b"+")
             self._filling = True

@@ -208,10 +208,9 @@ def fill(work: Work, seed: int) -> None:
     try:
         while True:
             work.watch(0)
-            began = work.exposure.clock()
             if next(steps, work) is work:
                 return
-            work.exposure.queued(began)
+            work.exposure.queued(work.exposure.clock())  # one kernel: see `Work.enqueue`
             work.watch(1)
             work.drain()
     except BaseException:

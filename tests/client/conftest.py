@@ -46,6 +46,13 @@ class Stack:
             time.sleep(0.01)
         return lines
 
+    def noted(self, what: str, seconds: float = 10) -> None:
+        """Wait until the journal has such a line."""
+        until = time.monotonic() + seconds
+        while not any(line["what"] == what for line in self.journal()):
+            assert time.monotonic() < until, f"no {what}: {self.journal()}"
+            time.sleep(0.01)
+
     def end(self) -> None:
         self._program.kill()
         self._program.wait()

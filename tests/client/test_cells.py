@@ -95,6 +95,7 @@ def test_the_lock_is_held_until_the_last_child_has_left_even_past_the_launchers_
     stack.receive_clients("hang")
     first.cell()
     child = first.expect("forked")["pid"]
+    stack.noted("hung")
     os.kill(first.pid, 9)
     assert first.ended() == -9
     refused = start(ready=False)

@@ -1,0 +1,88 @@
+"""The GPU suite as tests: on a GPU with MPS (`make gpu-test`), and its machinery without one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def script(name: str, *arguments: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(HERE / name), *arguments], stdout=subprocess.PIPE, text=True, timeout=seconds, check=False
+    )
+
+
+def rows(path: Path, harness: str) -> list[dict]:
+    return [row for row in json.loads(path.read_text()) if row["harness"] == harness]
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(180)
+def test_a_sweep_beside_a_neighbour_says_and_does_what_it_should() -> None:
+    answer = script("smoke.py", seconds=170)
+    print(answer.stdout)
+    assert answer.returncode == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(360)
+def test_no_way_out_kills_a_neighbour(tmp_path: Path) -> None:
+    answer = script(
+        "survival.py", "--seconds", "240", "--stacks", "2", "--output", str(tmp_path / "s.json"), seconds=350
+    )
+    print(answer.stdout)
+    assert answer.returncode == 0
+    ours = rows(tmp_path / "s.json", "mpswatch")
+    assert sum(row["neighbours_dead"] for row in ours) == 0
+
+
+def test_the_suite_itself_tells_the_harmless_from_the_harmful_without_a_gpu(tmp_path: Path) -> None:
+    output = tmp_path / "survival.json"
+    for only in ("told to leave", "SIGKILL of the client", "timeout that kills"):
+        arguments = ("--rehearsal", "--seconds", "4", "--naive", "--known-unsafe", "--only", only, "--output")
+        answer = script("survival.py", *arguments, str(output), seconds=60)
+        assert answer.returncode == 0, answer.stdout
+        for row in rows(output, "mpswatch"):
+            assert row["trials"] > 0
+            assert row["neighbours_dead"] == 0, answer.stdout
+        for row in rows(output, "known_unsafe") + rows(output, "naive"):
+            assert row["neighbours_dead"] == row["trials"] > 0, answer.stdout
+
+
+def test_the_smoke_test_goes_through_without_a_gpu(tmp_path: Path) -> None:
+    answer = script("smoke.py", "--rehearsal", "--no-ways", "--caps", "100,50", seconds=60)
+    failed = [line for line in answer.stdout.splitlines() if "FAIL" in line and "unwatched" not in line]
+    assert failed == [], answer.stdout
+    assert answer.stdout.count('"word": "result"') == 2
+
+
+def test_results_of_several_runs_add_up_and_keep_their_doubt(tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("gpu_results", HERE / "results.py")
+    results = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(results)
+    row = {
+        "way": "told to leave",
+        "harness": "mpswatch",
+        "trials": 15,
+        "neighbours_dead": 0,
+        "date": "x",
+        "driver": "y",
+    }
+    results.write(
+        tmp_path / "run.json", [row, {**row, "way": "w", "harness": "naive", "trials": 4, "neighbours_dead": 4}]
+    )
+    for _ in range(2):
+        results.add(tmp_path / "run.json", tmp_path / "docs" / "survival.json")
+    table = results.table(json.loads((tmp_path / "docs" / "survival.json").read_text()))
+    assert "| told to leave | mpswatch | 30 | 0 | 9.5% |" in table
+    assert "| **all of these** | mpswatch | 30 | 0 | 9.5% |" in table
+    assert "| w | naive | 8 | 8 | 100.0% |" in table
+    assert results.upper_bound(0, 300) == pytest.approx(0.00994, abs=1e-4)
+    assert results.upper_bound(6, 12) == pytest.approx(0.7547, abs=1e-3)

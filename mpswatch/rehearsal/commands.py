@@ -13,7 +13,7 @@ CHANGING = ("quit", "set_", "start_server", "shutdown_server", "terminate_client
 """Commands that change something: mpswatch never sends one, so each that arrives is counted (tell.py: status)."""
 
 PS_HEADER = ("PID", "ID", "SERVER", "DEVICE", "NAMESPACE", "COMMAND")
-FLOOD = b"4711\n" * 2_000_000  # 10 MB
+FLOOD = 10_000_000  # bytes
 PROSE = b"The control daemon is currently undergoing maintenance, please try again later.\n"
 ENDING = frozenset({"prose", "half_line", "flood", "not_utf8", "silence", "text"})
 """Lies after which the daemon closes the connection, however many commands were still to come."""
@@ -137,10 +137,11 @@ def visible_device(pid: int) -> str | None:
 def lie(faults: state.Faults, command: str, honest: str) -> bytes:
     """What a daemon that was told to lie answers to `command` (tell.py lists the lies)."""
     word = command.partition(" ")[0]
+    if faults.lie == "flood":
+        return b"4711\n" * (FLOOD // 5)
     whole = {
         "prose": PROSE,
         "half_line": honest.encode(errors="surrogateescape").rstrip(b"\n")[:-1] or b"47",
-        "flood": FLOOD,
         "not_utf8": b"\xff\xfe\x80" + honest.encode(errors="surrogateescape"),
         "silence": b"",
         "text": faults.text.encode(errors="surrogateescape"),

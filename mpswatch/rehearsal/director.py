@@ -188,9 +188,14 @@ class Director:
         started = []
         for tenant in several:
             one = tenants.start(tenant, self.daemon(tenant.daemon).paths)
-            cgroups = tenants.place(one.pid, tenant.cgroup) if tenant.cgroup else []
-            self.places[one.pid] = Place(tenant=tenant, child=one.child, cgroups=cgroups)
+            place = self.places[one.pid] = Place(tenant=tenant, child=one.child, cgroups=[])
             started.append(one)
+            if tenant.cgroup:
+                try:
+                    place.cgroups = tenants.place(one.pid, tenant.cgroup)
+                except (OSError, RehearsalError):
+                    processes.end(one.child)
+                    raise
         until = time.monotonic() + wait
         for one in started:
             tenants.joined(one, until)

@@ -72,9 +72,11 @@ class Stack:
         return self._layout.nvidia_smi
 
     def pipe_directory_of(self, daemon: str) -> Path:
+        """As `pipe_directory`, of a daemon made by `add_daemon`."""
         return self._layout.daemon(daemon).pipe
 
     def log_directory_of(self, daemon: str) -> Path:
+        """As `log_directory`, of a daemon made by `add_daemon`."""
         return self._layout.daemon(daemon).log
 
     @property

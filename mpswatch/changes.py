@@ -6,7 +6,17 @@ from typing import Any
 
 import msgspec
 
-from mpswatch.documents import DaemonLook, Event, EventKind, PollSnapshot, Reason, ServerLook, Tenant
+from mpswatch.documents import (
+    DaemonLook,
+    Envelope,
+    Event,
+    EventKind,
+    GpuLook,
+    PollSnapshot,
+    Reason,
+    ServerLook,
+    Tenant,
+)
 
 FAULT = "FAULT"
 """The state that the control program gives a server with a fatal error."""
@@ -42,15 +52,26 @@ def remember(memory: PollSnapshot | None, current: PollSnapshot) -> PollSnapshot
         else look
         for look in current.daemons
     )
+    filled = msgspec.structs.replace(current, daemons=daemons, gpus=_filled(memory, current))
     if current.tenants.value is None:
-        return msgspec.structs.replace(current, daemons=daemons, tenants=memory.tenants)
+        return msgspec.structs.replace(filled, tenants=memory.tenants)
     kept = {_key(tenant) for tenant in current.tenants.value}
     known = _Known(current)
     unseen = tuple(
         tenant for tenant in memory.tenants.value or () if _key(tenant) not in kept and not known.sees(tenant)
     )
     tenants = msgspec.structs.replace(current.tenants, value=current.tenants.value + unseen)
-    return msgspec.structs.replace(current, daemons=daemons, tenants=tenants)
+    return msgspec.structs.replace(filled, tenants=tenants)
+
+
+def _filled(memory: PollSnapshot, current: PollSnapshot) -> Envelope[tuple[GpuLook, ...]]:
+    """The GPUs of `current`, and for each whose processes it does not know the last look that did."""
+    if current.gpus.value is None:
+        return memory.gpus
+    seen = {look.gpu.uuid for look in current.gpus.value if look.processes.value is not None}
+    before = {look.gpu.uuid: look for look in memory.gpus.value or () if look.gpu.uuid not in seen}
+    rest = tuple(look for look in current.gpus.value if look.gpu.uuid not in before)
+    return msgspec.structs.replace(current.gpus, value=rest + tuple(before.values()))
 
 
 class _Known:

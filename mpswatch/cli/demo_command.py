@@ -34,12 +34,14 @@ BASE = {
 
 @click.command("demo")
 @click.option("--once", is_flag=True, help="One poll and one sweep, then leave.")
+@click.option("--stack", type=click.Path(path_type=Path), metavar="DIR", help="Where the rehearsal stack is made.")
 @configured(*DAEMON_OPTIONS, AS_JSON)
-def command(*, source: Source, once: bool, as_json: bool) -> None:
+def command(*, source: Source, once: bool, stack: Path | None, as_json: bool) -> None:
     """Run the daemon on an embedded rehearsal stack: no GPU needed, and every document says `simulated`.
 
     Takes every option of `run`. The stack has two managed services and foreign tenants that come and go; the
-    measuring client is the real one, computing on the CPU. The first sweep is made at once.
+    measuring client is the real one, computing on the CPU. The first sweep is made at once. With --stack the stack
+    can be told things: python -m mpswatch.rehearsal tell DIR hang
     """
     from mpswatch.rehearsal.demo import demo_stack  # noqa: PLC0415 - loads after the arguments are right
 
@@ -48,8 +50,8 @@ def command(*, source: Source, once: bool, as_json: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="mpswatch-demo-", ignore_cleanup_errors=True) as scratch:
         reread = _reader(source, Path(scratch))
         reread()  # faults are said before the stack starts
-        with demo_stack(Path(scratch) / "stack") as stack:
-            _wire(source, stack)
+        with demo_stack(stack or Path(scratch) / "stack") as running:
+            _wire(source, running)
             code = _once(reread(), as_json=as_json) if once else _serve(reread)
     os._exit(code)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from datetime import time
 
-from mpswatch.sweep.plan import PlanError, canonical_caps
-
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -69,6 +67,8 @@ def size(raw: object) -> int:
 
 def caps(raw: object) -> tuple[str, ...]:
     """`100,75,50` or a list; each as its shortest decimal string, within 1-100, none twice."""
+    from mpswatch.sweep.plan import PlanError, canonical_caps  # noqa: PLC0415 - no command reads caps without need
+
     parts = raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list) else [raw]
     if any(isinstance(part, bool) for part in parts):
         raise UnfitError("true and false are not percentages")
@@ -121,6 +121,8 @@ def text(raw: object) -> str:
 
 def environment(raw: object) -> dict[str, str]:
     """Variables for the client's interpreter. What is dangerous in there is refused by name."""
+    from mpswatch.sweep.runtime import refused_variables  # noqa: PLC0415 - no command reads it without need
+
     if not isinstance(raw, dict):
         raise UnfitError("not a map of variables")
     found: dict[str, str] = {}
@@ -129,11 +131,8 @@ def environment(raw: object) -> dict[str, str]:
             raise UnfitError(f"{name!r} is not a variable's name")
         if not isinstance(value, str) or "\0" in value:
             raise UnfitError(f"{name}: the value must be a text (put it in quotes)")
-        # The client's environment is built, not inherited: these change what is measured, or how it ends.
-        if name.startswith(("CUDA_MPS_", "CUBLAS_", "PYTORCH_")) or name in _NOT_FOR_THE_CLIENT:
-            raise UnfitError(f"{name} is set by mpswatch or changes what is measured")
         found[name] = value
+    refused = refused_variables(list(found))
+    if refused:
+        raise UnfitError(f"{', '.join(refused)}: set by mpswatch, or changes what is measured")
     return found
-
-
-_NOT_FOR_THE_CLIENT = {"CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "LD_PRELOAD", "NOTIFY_SOCKET"}

@@ -116,6 +116,7 @@ class Service:
         self._schedule.start()
         self._schedule.every("poll", config.poll.interval, first_in=0.0)
         self._check_client()
+        self._log.info("serving", addresses=self._serving.addresses)
         self._notifier.ready("watching")
         tick = asyncio.create_task(self._turn())
         await self._stopping.wait()

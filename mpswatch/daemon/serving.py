@@ -39,6 +39,7 @@ class Serving:
             protection=protection,
         )
         self._server = WebServer(app, list(sockets), web_file=web_file, protection=protection, log=log)
+        self.addresses = [_address(listener) for listener in sockets]
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -50,6 +51,11 @@ class Serving:
             return
         self._server.stop()
         await asyncio.wait({self._task}, timeout=deadline)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def web_file_of(config: Config) -> WebFile | None:

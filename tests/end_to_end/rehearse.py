@@ -1,0 +1,12 @@
+"""`mpswatch run` on a rehearsal stack that somebody else started: the same daemon, told that its stack is one."""
+
+import os
+import sys
+from pathlib import Path
+
+from mpswatch.config import load
+from mpswatch.daemon.run import run
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    os._exit(run(load(file), reread=lambda: load(file), simulated=True))

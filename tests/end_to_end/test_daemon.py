@@ -1,0 +1,249 @@
+"""The daemon as its users meet it: a process that is scraped, signalled, paused, reloaded and restarted."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+SLOW = {"iters": 4000, "caps": [100, 50, 25, 10]}
+"""Cells long enough to be met in the middle."""
+
+
+def test_what_is_on_the_gpu_and_what_each_cap_gives_can_be_scraped(start, until):
+    daemon = start()
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+    assert daemon.get("/-/healthy").status_code == daemon.get("/-/ready").status_code == 200
+    assert daemon.value("mpswatch_simulated") == 1
+    assert daemon.value("mpswatch_managed_clients", daemon="stack") == 2
+    assert daemon.value("mpswatch_foreign_tenants") == 1
+    assert daemon.value("mpswatch_foreign_memory_bytes") == 658 << 20
+    assert daemon.value("mpswatch_own_clients", daemon="stack") == 0
+    for cap, seen in (("100", 132), ("50", 66)):
+        assert daemon.value("mpswatch_cap_sm_count", cap=cap) == seen
+        assert daemon.value("mpswatch_cap_self_managed", cap=cap) == 1
+        assert daemon.value("mpswatch_cap_tflops", cap=cap) > 0
+    assert [line["event"] for line in daemon.said("sweeps will run")]
+    latest = daemon.get("/api/v1/latest").json()
+    assert '"simulated":true' in daemon.get("/api/v1/latest").text.replace(" ", "")
+    assert latest
+    assert "simulated" in daemon.get("/").text.lower()
+
+
+def test_the_archive_holds_the_run_that_was_published(start, until):
+    daemon = start()
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+    (run,) = until(daemon.runs)
+    assert run["simulated"]
+    assert run["complete_sweep"]
+    assert run["trigger"] == "schedule"
+    assert [cell["state"] for cell in run["cells"]] == ["simulated", "simulated"]
+    assert run["tflops_by_cap"]["value"]["50"] == daemon.value("mpswatch_cap_tflops", cap="50")
+    assert daemon.value("mpswatch_archive_writes_total") == 1
+
+
+def test_it_stays_small_and_loads_neither_torch_nor_numpy(start, until):
+    daemon = start()
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+    mapped = Path(f"/proc/{daemon.pid}/maps").read_text()
+    assert "numpy" not in mapped
+    assert "torch" not in mapped
+    assert daemon.value("process_resident_memory_bytes") < 50 << 20
+
+
+def test_a_tenant_that_comes_and_goes_is_counted_and_remembered(start, stack, until):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_foreign_tenants") == 1)
+    pid = stack.add_foreign("training", 2400)
+    until(lambda: daemon.value("mpswatch_foreign_tenants") == 2)
+    stack.remove(pid)
+    until(lambda: daemon.value("mpswatch_foreign_tenants") == 1)
+    until(lambda: daemon.events("tenant_left"))
+    assert [event["details"]["pid"] for event in daemon.events("tenant_appeared")] == [pid]
+    assert daemon.value("mpswatch_sweeps_total", outcome="complete") in (0, None)
+
+
+def test_polls_go_on_while_a_sweep_runs(start, until):
+    daemon = start(sweep=SLOW)
+    until(lambda: daemon.value("mpswatch_sweep_running") == 1)
+    seen = set()
+    until(
+        lambda: (
+            seen.add(daemon.value("mpswatch_poll_last_success_timestamp_seconds", source="mps"))
+            or len(seen) >= 3
+            or daemon.value("mpswatch_sweep_running") == 0
+        )
+    )
+    assert len(seen) >= 3
+    assert daemon.value("mpswatch_own_clients", daemon="stack") in (0, 1)
+    assert daemon.value("mpswatch_managed_clients", daemon="stack") == 2
+
+
+def test_a_frozen_control_daemon_is_named_and_takes_nothing_else_down(start, stack, until):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 1)
+    stack.tell("hang")
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 0)
+    assert daemon.value("mpswatch_managed_clients", daemon="stack") is None
+    assert daemon.value("mpswatch_poll_success", source="nvidia-smi") == 1
+    assert daemon.get("/-/healthy").status_code == 200
+    stack.tell("resume")
+    until(lambda: daemon.value("mpswatch_managed_clients", daemon="stack") == 2)
+    named = [line for line in daemon.said("source does not answer") if line["source"] == "mps"]
+    assert len(named) == 1
+    assert named[0]["reason"] == "daemon_silent"
+
+
+def test_a_stop_in_the_middle_of_a_sweep_lets_the_client_drain_and_keeps_what_was_measured(start, stack, until):
+    daemon = start(sweep=SLOW)
+    until(lambda: daemon.value("mpswatch_own_clients", daemon="stack") == 1)
+    assert daemon.stop() == 0
+    (run,) = daemon.runs()
+    assert not run["complete_sweep"]
+    assert "stopped" in run["partial_run_note"]
+    assert daemon.events("stopped")
+    stack.wait_for_clients([])
+
+
+def test_a_second_signal_leaves_at_once_and_the_client_still_drains_by_itself(start, stack, until):
+    daemon = start(sweep={**SLOW, "iters": 20000})
+    until(lambda: daemon.value("mpswatch_own_clients", daemon="stack") == 1)
+    stack.tell("hang")  # so that the sweep cannot end quickly: its last look waits for the control daemon
+    daemon.signal(signal.SIGTERM)
+    until(lambda: daemon.said("stopping"))
+    daemon.signal(signal.SIGINT)
+    assert daemon.wait() == 130
+    stack.tell("resume")
+    stack.wait_for_clients([])
+
+
+def test_killed_in_mid_sweep_it_starts_again_without_sweeping_and_shows_the_last_run(start, stack, until):
+    daemon = start()
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+    daemon.signal(signal.SIGUSR1)
+    until(lambda: len(daemon.events("sweep_started")) == 2)
+    daemon.signal(signal.SIGKILL)
+    daemon.wait()
+    again = start()
+    until(lambda: again.value("mpswatch_cap_tflops", cap="100"))
+    time.sleep(1.0)  # several polls
+    assert again.value("mpswatch_sweeps_total", outcome="complete") == 0
+    assert len(again.events("sweep_started")) == 2
+    finished = again.value("mpswatch_sweep_last_run_timestamp_seconds")
+    assert finished < again.value("mpswatch_start_time_seconds")
+    stack.wait_for_clients([])
+
+
+def test_a_signal_asks_for_a_sweep_now(start, until):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 1)
+    daemon.signal(signal.SIGUSR1)
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+    (run,) = until(daemon.runs)
+    assert run["trigger"] == "signal"
+
+
+def test_a_faulty_new_configuration_is_refused_and_the_old_one_stays(start, configuration, until):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_poll_interval_seconds") == 0.3)
+    configuration(poll={"interval": "never"}, sweep={"headrom": 3})
+    daemon.signal(signal.SIGHUP)
+    (event,) = until(lambda: daemon.events("configuration_rejected"))
+    assert "poll.interval" in event["message"]
+    assert "sweep.headrom" in event["message"]
+    assert daemon.value("mpswatch_poll_interval_seconds") == 0.3
+
+
+def test_a_good_new_configuration_is_taken_without_a_restart(start, configuration, until):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_poll_interval_seconds") == 0.3)
+    configuration(poll={"interval": "500ms"}, sweep={"interval": "2h"}, metrics={"tenant_names": 1})
+    daemon.signal(signal.SIGHUP)
+    until(lambda: daemon.value("mpswatch_poll_interval_seconds") == 0.5)
+    assert daemon.value("mpswatch_sweep_interval_seconds") == 7200
+    (event,) = until(lambda: daemon.events("configuration_reloaded"))
+    assert event["details"]["needs_restart"] == ["metrics"]
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+
+
+def test_a_pause_holds_sweeps_across_a_restart_until_it_is_lifted(start, command, until):
+    archive = {"sweep": {"interval": "2s"}}
+    daemon = start(**archive)
+    until(lambda: daemon.value("mpswatch_paused") == 0)
+    assert command("pause", **archive).returncode == 0
+    until(lambda: daemon.value("mpswatch_paused") == 1)
+    daemon.signal(signal.SIGUSR1)
+    until(lambda: (daemon.value("mpswatch_sweep_refusals_total", reason="paused") or 0) >= 1)
+    assert daemon.stop() == 0
+    again = start(**archive)
+    until(lambda: again.value("mpswatch_paused") == 1)
+    until(lambda: "paused" in again.get("/").text)
+    before = len(again.events("sweep_started"))
+    assert command("resume", **archive).returncode == 0
+    until(lambda: again.value("mpswatch_paused") == 0)
+    until(lambda: len(again.events("sweep_started")) > before)
+    assert {event["kind"] for event in again.journal()} >= {"paused", "resumed", "sweep_refused"}
+
+
+def test_a_refusal_is_an_event_a_metric_and_one_line_of_the_log(start, stack, until):
+    stack.tell("fill", leave=2)
+    daemon = start(sweep={"interval": "1s"})
+    until(lambda: (daemon.value("mpswatch_sweep_refusals_total", reason="server_full") or 0) >= 2)
+    assert daemon.runs() == []
+    assert {event["reason"] for event in daemon.events("sweep_refused")} == {"server_full"}
+    assert len(daemon.said("no sweep")) == 1
+    assert [line["level"] for line in daemon.said("sweeps will not run")] == ["warning"]
+    stack.tell("drain")
+    until(lambda: (daemon.value("mpswatch_sweeps_total", outcome="complete") or 0) >= 1)
+
+
+def test_a_sweep_from_the_command_line_is_noticed(start, command, until):
+    settings = {"sweep": {"enabled": False}}
+    daemon = start(**settings)
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 1)
+    done = command("sweep", "--json", **settings)
+    assert done.returncode == 0, done.stderr
+    until(lambda: daemon.value("mpswatch_cap_tflops", cap="100"))
+    assert daemon.value("mpswatch_sweeps_total", outcome="complete") in (0, None)  # not an outcome of this process
+    assert daemon.said("another process has swept")
+
+
+def test_of_two_at_once_one_sweeps(start, stack, command, until):
+    settings = {"sweep": {**SLOW, "interval": "1h"}}
+    daemon = start(**settings)
+    until(lambda: daemon.value("mpswatch_own_clients", daemon="stack") == 1)
+    second = command("sweep", **settings)
+    assert second.returncode == 3
+    assert "sweep_running" in second.stderr
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+
+
+def test_without_a_control_program_it_runs_on_and_says_what_to_do(start, until):
+    daemon = start(mps={"control_program": "/nonexistent/nvidia-cuda-mps-control"})
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 0)
+    assert daemon.value("mpswatch_mps_up", daemon="stack") is None
+    assert daemon.value("mpswatch_poll_success", source="nvidia-smi") == 1
+    until(lambda: (daemon.value("mpswatch_sweep_refusals_total", reason="control_program_missing") or 0) >= 1)
+    assert daemon.get("/-/healthy").status_code == 200
+
+
+def test_an_archive_that_cannot_be_written_is_said_and_a_young_daemon_does_not_sweep(start, short_path, until):
+    (short_path / "file").write_text("in the way")
+    daemon = start(archive={"directory": str(short_path / "file" / "archive")})
+    until(lambda: daemon.value("mpswatch_poll_success", source="mps") == 1)
+    until(lambda: daemon.said("the archive"))
+    assert daemon.said("the archive")[0]["remedy"]
+    until(lambda: (daemon.value("mpswatch_sink_failures_total", sink="archive") or 0) >= 1)
+    daemon.signal(signal.SIGUSR1)  # a person may
+    until(lambda: daemon.value("mpswatch_cap_tflops", cap="100"))
+    assert (daemon.value("mpswatch_archive_write_failures_total") or 0) >= 1
+    assert daemon.get("/-/healthy").status_code == 200
+    assert len(daemon.said("sweep 2")) == 1  # the one that was asked for
+
+
+def test_stopped_for_a_while_it_goes_on_with_its_polls(start, until):
+    daemon = start(sweep={"enabled": False})
+    first = until(lambda: daemon.value("mpswatch_poll_last_success_timestamp_seconds", source="mps"))
+    os.kill(daemon.pid, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(daemon.pid, signal.SIGCONT)
+    until(lambda: (daemon.value("mpswatch_poll_last_success_timestamp_seconds", source="mps") or 0) > first + 1.5)

@@ -36,6 +36,11 @@ def scaling() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def live_module() -> ModuleType:
+    return load("live")
+
+
+@pytest.fixture(scope="session")
 def rule_files() -> dict[str, dict[str, Any]]:
     """The shipped rule files: name to content."""
     return {path.name: yaml.safe_load(path.read_text()) for path in sorted(RULES.glob("*.yml"))}

@@ -33,13 +33,21 @@ ARG PIP_NO_INDEX
 ARG PIP_CERT
 COPY LICENSE README.md constraints.txt pyproject.toml ./
 COPY mpswatch mpswatch
-ARG EXTRAS=remote
-RUN pip --python /opt/mpswatch/bin/python install --no-cache-dir --find-links /wheels -c constraints.txt ".[${EXTRAS}]"
+# In brackets, as pip writes them; empty for none.
+ARG EXTRAS=[remote]
+RUN pip --python /opt/mpswatch/bin/python install --no-cache-dir --find-links /wheels -c constraints.txt ".${EXTRAS}"
 
+# An argument ends with its stage: pip's are named once more in each.
 FROM build AS build-demo
-RUN pip --python /opt/mpswatch/bin/python install --no-cache-dir --find-links /wheels -c constraints.txt ".[demo]"
+ARG PIP_INDEX_URL
+ARG PIP_NO_INDEX
+ARG PIP_CERT
+RUN pip --python /opt/mpswatch/bin/python install --no-cache-dir --find-links /wheels -c constraints.txt "numpy>=1.26"
 
 FROM build AS build-full
+ARG PIP_INDEX_URL
+ARG PIP_NO_INDEX
+ARG PIP_CERT
 ARG TORCH="torch>=2.3"
 # Which torch is the argument's affair.
 # hadolint ignore=DL3013

@@ -96,7 +96,8 @@ def _put(tree: dict[str, Any], key: str, value: object, *, keep: bool) -> None:
 def _fill_in(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
     """Defaults that depend on where we run."""
     if tree.get("host") is None:
-        tree["host"] = socket.gethostname() or "localhost"
+        # a pod's own name changes with every restart: the chart hands over its node's
+        tree["host"] = environ.get("MPSWATCH_HOST") or socket.gethostname() or "localhost"
     if tree.get("daemons") is None:
         tree["daemons"] = [{"pipe_directory": environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"}]  # noqa: S108 - the control daemon's own default
     archive = tree.setdefault("archive", {})

@@ -1,68 +1,30 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from mpswatch import mps
-from mpswatch.proc import Processes
+TESTS = Path(__file__).parents[1]
 
-_spec = importlib.util.spec_from_file_location("observe_proc_tree", Path(__file__).parents[1] / "proc" / "tree.py")
-tree_module = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = tree_module
-_spec.loader.exec_module(tree_module)
+
+def _load(name, path):
+    """Test code that two rooms share, under a name of its own."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+ProcTree = _load("observe_proc_tree", TESTS / "proc" / "tree.py").ProcTree
+FakeDaemon = _load("observe_fake_daemon", TESTS / "mps" / "fake_daemon.py").FakeDaemon
 
 
 @pytest.fixture
 def tree(tmp_path):
-    return tree_module.ProcTree(tmp_path / "proc")
-
-
-@pytest.fixture
-def make_tree():
-    return tree_module.ProcTree
-
-
-class FakeDaemon:
-    """The pipe directory of a control daemon that `fake_control.py` plays, with a /proc beside it."""
-
-    def __init__(self, directory, tree):
-        self.directory = directory
-        source = (Path(__file__).parent / "fake_control.py").read_text().splitlines(keepends=True)
-        program = directory.parent / "nvidia-cuda-mps-control"
-        program.write_text("".join([f"#!{sys.executable} -SE\n", *source[1:]]))
-        program.chmod(0o755)
-        self.program = str(program)
-        self.tree = tree
-        directory.mkdir()
-        self.play({})
-
-    def play(self, *connections, mode="honest", **more):
-        (self.directory / "fake.json").write_text(json.dumps({"mode": mode, "connections": connections, **more}))
-        (self.directory / "asked.log").unlink(missing_ok=True)
-
-    def asked(self):
-        path = self.directory / "asked.log"
-        return [json.loads(line)["asked"] for line in path.read_text().splitlines()] if path.exists() else []
-
-    def environments(self):
-        return [json.loads(line)["environment"] for line in (self.directory / "asked.log").read_text().splitlines()]
-
-    def look(self, *, known=(), deadline=5.0, with_contexts=True, program=None):
-        look, source = mps.look(
-            name="stack",
-            pipe_directory=self.directory,
-            known_servers=known,
-            program=program or self.program,
-            deadline=deadline,
-            processes=Processes(self.tree.root),
-            with_contexts=with_contexts,
-        )
-        assert not (self.directory / "violation").exists(), "something that is no query was sent"
-        return look, source
+    return ProcTree(tmp_path / "proc")
 
 
 @pytest.fixture

@@ -152,12 +152,12 @@ def test_a_disagreement_that_stays_is_told(host, daemon):
 
 
 def test_a_frozen_daemon_takes_nothing_else_down(host, daemon):
-    watch = poller(host, daemon, sources=[Source()], mps_deadline=0.3)
+    watch = poller(host, daemon, sources=[Source()], mps_deadline=1.5)
     watch.look()
     daemon.play(STACK, mode="frozen")
     began = time.monotonic()
     snapshot = watch.look()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 3
     assert snapshot.daemons[0].up_reason is Reason.DAEMON_SILENT
     assert kinds(snapshot) == {577: "unresolved", 578: "unresolved", 581: "foreign", 633: "server"}
     assert snapshot.foreign_unknown == {}
@@ -238,10 +238,10 @@ def test_two_daemons_are_asked_side_by_side(host, daemon, other_daemon):
     }
     other_daemon.play(mode="frozen")
     daemon.play(STACK, mode="frozen")
-    slow = poller(host, daemon, other_daemon, sources=[Source()], mps_deadline=0.5)
+    slow = poller(host, daemon, other_daemon, sources=[Source()], mps_deadline=1.0)
     began = time.monotonic()
     slow.look()
-    assert time.monotonic() - began < 1.4, "one after the other would take twice as long"
+    assert time.monotonic() - began < 1.9, "one after the other would take twice as long"
 
 
 def test_without_daemons_everybody_is_foreign(host):

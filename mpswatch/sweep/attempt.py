@@ -39,9 +39,6 @@ CLIENT_REASONS: Final = frozenset(
 )
 """What the client may say about itself; any other word of its is `client_error`."""
 
-# The child's own deadline comes first, so that it is the one to say why.
-_SLACK = 1.0
-
 M = TypeVar("M", Attached, Result)
 
 
@@ -66,6 +63,11 @@ def status_of(gone: Gone) -> int | None:
     return -gone.signal if gone.signal is not None else gone.exit
 
 
+def _patience(cell_deadline: float) -> float:
+    """Seconds: a little more than the child's own deadline, so that it is the one to say why."""
+    return cell_deadline + min(1.0, 0.2 + cell_deadline / 10)
+
+
 class Attempt:
     """One child up to its result. `seen` fills on the way, also where `run` raises `CellError`."""
 
@@ -73,7 +75,7 @@ class Attempt:
         self._bench = bench
         self._permit = permit
         self._seen = seen
-        self._until = min(seen.started + bench.plan.cell_deadline + _SLACK, bench.sweep_end)
+        self._until = min(seen.started + _patience(bench.plan.cell_deadline), bench.sweep_end)
 
     def run(self) -> None:
         """Through to a result that counts, or `CellError`."""

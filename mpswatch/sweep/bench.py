@@ -41,8 +41,8 @@ class Seen:
     """One cell, as far as it came. Times are time.monotonic, but for `measured_at`.
 
     `joined` are the pids that were new on the daemon's list, None where it was not read. `failed_itself` means that
-    the child said why, and leaves without being asked; `never_forked` that the launcher made none. `managed_to_the_end` that it was still on the list, on the
-    same server, when it had measured.
+    the child said why, and leaves without being asked; `never_forked` that the launcher made none;
+    `managed_to_the_end` that it was still on the list, on the same server, when it had measured.
     """
 
     order: int

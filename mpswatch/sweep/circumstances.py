@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from mpswatch.documents import Reason
@@ -9,13 +10,20 @@ from mpswatch.proc import Processes, ProcessGone
 from mpswatch.sweep.permit import LockHolder
 
 
-def lock_holders(processes: Processes, pipe_directory: Path, *, but: int | None = None) -> tuple[LockHolder, ...]:
-    """Who took the lock on the pipe directory, the process `but` (our own launcher) apart."""
+def lock_holders(
+    processes: Processes, pipe_directory: Path, *, but: int | None = None, left_over: Container[int] = ()
+) -> tuple[LockHolder, ...]:
+    """Who took the lock on the pipe directory, the process `but` (our own launcher) apart.
+
+    `left_over` are launchers of earlier sweeps that had not ended with them.
+    """
     try:
         pids = processes.flock_holders(pipe_directory)
     except OSError:
         return ()  # no pipe directory, or no /proc: the control daemon is refused for its absence
-    return tuple(LockHolder(pid=pid, age_seconds=_age(processes, pid)) for pid in pids if pid != but)
+    return tuple(
+        LockHolder(pid=pid, age_seconds=_age(processes, pid), left_over=pid in left_over) for pid in pids if pid != but
+    )
 
 
 def _age(processes: Processes, pid: int) -> float | None:

@@ -121,4 +121,11 @@ class Conversation:
         else:
             # A last line without its newline is a line cut short: never a message.
             self._read.clear()
-            self._over = Ended(status=self.launched.exited())
+            self._over = Ended(status=self._status())
+
+    def _status(self) -> int | None:
+        """How the launcher ended: its descriptors close a moment before the kernel has its exit status."""
+        until = time.monotonic() + 0.5
+        while (status := self.launched.exited()) is None and time.monotonic() < until:
+            time.sleep(0.005)
+        return status

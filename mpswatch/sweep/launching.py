@@ -18,24 +18,18 @@ from mpswatch.sweep.messages import Failed, Ready
 from mpswatch.sweep.permit import Limits, Refusal
 from mpswatch.sweep.ports import Ports
 
-# The launcher has nothing left to do when its last child is gone.
-_LEAVES_WITHIN = 2.0
-
-_EXEC_FAILED = 127
-
 _left_behind: list[Launched] = []
 """Launchers that had not ended when their sweep did: they are reaped when the next sweep starts."""
 
 
 @contextlib.contextmanager
-def let_go(launched: Launched) -> Iterator[None]:
-    """Whatever happens within, the launcher's lifeline closes, and it gets a moment to end."""
-    reap()
+def let_go(launched: Launched, *, within: float) -> Iterator[None]:
+    """Whatever happens within, the launcher's lifeline closes, and it gets `within` seconds to end."""
     try:
         yield
     finally:
         launched.hang_up()
-        until, pause = time.monotonic() + _LEAVES_WITHIN, pauses()
+        until, pause = time.monotonic() + within, pauses()
         while launched.exited() is None and time.monotonic() < until:
             time.sleep(min(pause(), 0.05))
         launched.close()
@@ -43,9 +37,10 @@ def let_go(launched: Launched) -> Iterator[None]:
             _left_behind.append(launched)
 
 
-def reap() -> None:
-    """Take the exit status of launchers that ended after their sweep."""
+def left_behind() -> frozenset[int]:
+    """The launchers of earlier sweeps that still live; those that have ended since are reaped."""
     _left_behind[:] = [launched for launched in _left_behind if launched.exited() is None]
+    return frozenset(launched.pid for launched in _left_behind)
 
 
 def await_ready(conversation: Conversation, log: LauncherLog, *, until: float) -> Ready | Refusal:

@@ -7,7 +7,7 @@ import os
 from types import TracebackType
 from typing import Self
 
-from mpswatch.names import clip, printable
+from mpswatch.names import clip, home, printable
 
 _LIMIT = 1 << 18
 
@@ -31,12 +31,12 @@ class LauncherLog:
             os.lseek(self.fd, 0, os.SEEK_SET)
 
     def last(self, lines: int = 3, width: int = 300) -> str:
-        """The last non-empty lines, printable, joined by ` | `; empty when nothing was written."""
+        """The last non-empty lines, printable, homes as `~`, joined by ` | `; empty when nothing was written."""
         end = min(os.lseek(self.fd, 0, os.SEEK_CUR), _LIMIT)
         start = max(0, end - 4096)
         text = os.pread(self.fd, end - start, start).decode("utf-8", "replace")
         said = [line.strip() for line in text.splitlines() if line.strip()]
-        return " | ".join(clip(printable(line), width) for line in said[-lines:])
+        return " | ".join(clip(home(printable(line)), width) for line in said[-lines:])
 
     def close(self) -> None:
         os.close(self.fd)

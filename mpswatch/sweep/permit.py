@@ -29,10 +29,14 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class LockHolder:
-    """Who /proc/locks says took the lock on the pipe directory; `age_seconds` is None when that process is gone."""
+    """Who /proc/locks says took the lock on the pipe directory; `age_seconds` is None when that process is gone.
+
+    `left_over` means that an earlier sweep of this process ended while it was still there.
+    """
 
     pid: int
     age_seconds: float | None
+    left_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,11 @@ def _gpu(snapshot: PollSnapshot, gpu_uuid: str) -> GpuLook | Refusal:
 
 def _alone(look: DaemonLook, circumstances: Circumstances) -> Refusal | None:
     for holder in circumstances.lock_holders:
-        if holder.age_seconds is not None and holder.age_seconds <= circumstances.sweep_longest:
+        if (
+            not holder.left_over
+            and holder.age_seconds is not None
+            and holder.age_seconds <= circumstances.sweep_longest
+        ):
             return Refusal(
                 reason=Reason.SWEEP_RUNNING,
                 detail=f"another sweep runs on {look.pipe_directory} (process {holder.pid})",

@@ -18,7 +18,7 @@ from mpswatch.sweep.bench import Bench
 from mpswatch.sweep.cells import Outcome, measure, not_run
 from mpswatch.sweep.circumstances import available_memory, lock_holders
 from mpswatch.sweep.conversation import Conversation
-from mpswatch.sweep.launching import await_ready, doubt_ready, let_go
+from mpswatch.sweep.launching import await_ready, doubt_ready, left_behind, let_go
 from mpswatch.sweep.log import LauncherLog
 from mpswatch.sweep.messages import Ready, Result
 from mpswatch.sweep.permit import Circumstances, Limits, Permit, Refusal
@@ -97,7 +97,8 @@ class _Sweep:
             launched = self.launch(log)
             if isinstance(launched, Refusal):
                 return launched
-            with let_go(launched):
+            # It has nothing left to do when its last child is gone.
+            with let_go(launched, within=min(2.0, self.plan.drain_deadline)):
                 talk = self.talk(launched, log, permit)
         return talk if isinstance(talk, Refusal) else self.write_down(snapshot, permit, talk)
 
@@ -126,7 +127,9 @@ class _Sweep:
         circumstances = Circumstances(
             need_bytes=self.plan.memory_bytes,
             last_fault_age=self.ports.last_fault_age(),
-            lock_holders=lock_holders(self.ports.processes, self.daemon.pipe_directory, but=ours),
+            lock_holders=lock_holders(
+                self.ports.processes, self.daemon.pipe_directory, but=ours, left_over=left_behind()
+            ),
             available_memory=available_memory(self.ports.meminfo),
             sweep_longest=self.plan.sweep_deadline + self.plan.drain_deadline,
         )

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
+from mpswatch.names import shown
 from mpswatch.proc import ProcessFacts
 from mpswatch.process.launch import Launched, launch
 
@@ -91,7 +92,7 @@ class ProcessRuntime:
             )
 
     def describe(self) -> str:
-        return f"process {self.python} as uid {os.geteuid()}"
+        return f"process {shown(self.python)} as uid {os.geteuid()}"
 
     def start(self, *, pipe_directory: Path, gpu_uuid: str, log_fd: int) -> Launched:
         python = shutil.which(self.python)

@@ -28,7 +28,7 @@ from mpswatch.documents import (
     SweepDocument,
     Tenant,
 )
-from mpswatch.proc import Processes
+from mpswatch.proc import Processes, ProcessGone
 from mpswatch.sweep import Limits, Plan, Ports, ProcessRuntime, Progress, Refusal, Stop, run_sweep
 
 HERE = Path(__file__).parent
@@ -127,7 +127,7 @@ class Desk:
             launch_deadline=5.0,
             cell_deadline=3.0,
             join_deadline=0.2,
-            drain_deadline=1.0,
+            drain_deadline=5.0,
             sweep_deadline=20.0,
         )
     )
@@ -210,7 +210,7 @@ class Desk:
         for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
             try:
                 facts = self.processes.facts(pid)
-            except Exception:
+            except ProcessGone:
                 continue
             if facts.session in self.launchers() and facts.state != "Z":
                 found.append(pid)
@@ -235,17 +235,17 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         time.sleep(0.01)
 
 
-@dataclass(frozen=True)
 class Build:
     """Builders of looks and snapshots, for tests of pure functions."""
 
-    gpu_uuid: str = GPU
-    known: Callable[..., Any] = staticmethod(known)
-    unknown: Callable[..., Any] = staticmethod(unknown)
-    conditions: Callable[..., Conditions] = staticmethod(conditions)
-    server: Callable[..., ServerLook] = staticmethod(server_look)
-    daemon: Callable[..., DaemonLook] = staticmethod(daemon_look)
-    snapshot: Callable[..., PollSnapshot] = staticmethod(snapshot)
+    gpu_uuid = GPU
+
+    known = staticmethod(known)
+    unknown = staticmethod(unknown)
+    conditions = staticmethod(conditions)
+    server = staticmethod(server_look)
+    daemon = staticmethod(daemon_look)
+    snapshot = staticmethod(snapshot)
 
     def gpu(self, *, now: Conditions | None = None, **changes: Any) -> Envelope[tuple[GpuLook, ...]]:
         told = {"uuid": GPU, "index": 0, "name": "NVIDIA H200", "sm_count": 132, "mig_enabled": False}

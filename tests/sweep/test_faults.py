@@ -1,4 +1,4 @@
-"""Whatever the launcher or its child does, the outcome is a document or a refusal, with the reason, and nobody is ended."""
+"""Whatever the launcher or its child does, the outcome is a document or a refusal, and nobody is ended."""
 
 from __future__ import annotations
 
@@ -196,12 +196,12 @@ def test_a_client_that_does_not_leave_is_reported_and_left_alone(desk, fault):
     assert stuck.kind == "client_stuck"
     assert stuck.details["pids"] == [pid]
     refused = refusal(desk.sweep())
-    assert refused.reason is Reason.SWEEP_RUNNING
+    assert refused.reason is Reason.CLIENT_LEFT_OVER
     assert len(desk.launchers()) == 1
 
 
 def test_a_client_that_the_driver_lets_in_late_is_not_told_to_go(desk):
-    swept = document(desk.sweep("child:slow", cell_deadline=0.1))
+    swept = document(desk.sweep("child:slow", cell_deadline=0.1, drain_deadline=5.0))
     assert swept.cells[0].unknown_reason == Reason.DEADLINE.value
     assert desk.notes()[1:] == ["100 heard bye"]
     assert desk.ours_alive() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -54,8 +55,6 @@ def test_stopped_between_cells_the_first_keeps_its_number(desk):
 
 
 def test_a_wish_to_stop_can_come_from_another_thread_while_the_sweep_waits(desk):
-    import threading
-
     timer = threading.Timer(0.6, desk.stop.request)
     timer.start()
     began = time.monotonic()

@@ -1,0 +1,227 @@
+"""A configuration: defaults without any file, every fault at once, contradictions by name."""
+
+from datetime import time
+from pathlib import Path
+
+import pytest
+
+from mpswatch.config import ConfigError, default_state_directory, example, load
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Load a configuration file with this text."""
+
+    def read(text, overrides=None, **rest):
+        path = tmp_path / "mpswatch.yml"
+        path.write_text(text)
+        return load(path, overrides, **rest)
+
+    return read
+
+
+@pytest.fixture
+def faults(loaded):
+    """The faults of a configuration file with this text, as {place: message}."""
+
+    def read(text, overrides=None):
+        with pytest.raises(ConfigError) as caught:
+            loaded(text, overrides)
+        return {problem.place: problem.message for problem in caught.value.problems}
+
+    return read
+
+
+def test_nothing_has_to_be_configured():
+    config = load(environ={"HOME": "/home/someone", "STATE_DIRECTORY": "/var/lib/mpswatch"})
+    assert config.daemons[0].pipe_directory == "/tmp/nvidia-mps"
+    assert config.archive.directory == "/var/lib/mpswatch"
+    assert config.poll.interval == 15
+    assert config.sweep.interval == 3600
+    assert config.sweep.caps == ("100", "75", "50", "25", "10")
+    assert config.web.listen_address == ("127.0.0.1", 10677)
+
+
+def test_the_pipe_directory_comes_from_the_file_then_from_the_environment(loaded):
+    environ = {"CUDA_MPS_PIPE_DIRECTORY": "/run/mps"}
+    assert load(environ=environ).daemons[0].pipe_directory == "/run/mps"
+    named = loaded("daemons: [{pipe_directory: /srv/mps, name: services}]", environ=environ)
+    assert [(daemon.name, daemon.pipe_directory) for daemon in named.daemons] == [("services", "/srv/mps")]
+
+
+def test_the_shipped_example_says_the_defaults_and_nothing_else(tmp_path):
+    path = tmp_path / "example.yml"
+    path.write_text(example())
+    environ = {"STATE_DIRECTORY": "/var/lib/mpswatch"}
+    assert load(path, environ=environ) == load(environ=environ)
+    deployed = Path(__file__).parents[2] / "deploy" / "mpswatch.example.yml"
+    assert deployed.read_text() == example()
+
+
+def test_every_key_that_there_is_stands_in_the_example():
+    from mpswatch.config.shape import as_plain
+
+    def keys(plain, found):
+        for key, value in plain.items():
+            found.add(key)
+            if isinstance(value, dict):
+                keys(value, found)
+        return found
+
+    text = example()
+    assert not [key for key in keys(as_plain(load()), set()) if f"{key}:" not in text]
+
+
+def test_all_faults_are_reported_at_once_each_with_its_place(faults):
+    found = faults("""
+sweep:
+  intervall: 1h
+  interval: 1parsec
+  caps: [100, 0.5]
+  client: {python: 3, environment: {LD_PRELOAD: x}}
+web: {listen_address: nowhere}
+daemons:
+  - {name: a, pipe_dir: /x}
+log: {level: loud}
+""")
+    assert found.keys() == {
+        "sweep.intervall",
+        "sweep.interval",
+        "sweep.caps",
+        "sweep.client.python",
+        "sweep.client.environment",
+        "web.listen_address",
+        "daemons[0].pipe_dir",
+        "daemons[0].pipe_directory",
+        "log.level",
+    }
+    assert "did you mean interval?" in found["sweep.intervall"]
+    assert "duration" in found["sweep.interval"]
+    assert "debug, info, warning, error" in found["log.level"]
+
+
+def test_a_fault_says_its_line(loaded):
+    with pytest.raises(ConfigError, match=r"poll.interval \(line 3\)"):
+        loaded("host: gpu-07\npoll:\n  interval: soon\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("sweep: {headroom: 48}", "sweep.headroom"),
+        ("sweep: {cell_deadline: 10m}", "sweep.cell_deadline"),
+        ("sweep: {jitter: 2h}", "sweep.jitter"),
+        ("sweep: {interval: 5s, jitter: 0}", "sweep.interval"),
+        ("poll: {interval: 1s}", "mps.deadline"),
+        ("sweep: {time_zone: Mars/Olympus}", "sweep.time_zone"),
+        ('sweep: {quiet_hours: ["00:00-12:00", "12:00-00:00"]}', "sweep.quiet_hours"),
+        ("daemons: [{pipe_directory: /a}, {pipe_directory: /a}]", "daemons[1].pipe_directory"),
+        ("daemons: [{name: a, pipe_directory: /a}, {name: a, pipe_directory: /b}]", "daemons[1].name"),
+        ("daemons: [{pipe_directory: relative}]", "daemons[0].pipe_directory"),
+        ("daemons: []", "daemons"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_named(faults, text, place):
+    assert place in faults(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("poll: {interval: 1s}\npoll: {interval: 2s}\n", "twice"),
+        ("poll:\n  interval: 1s\n  interval: 2s\n", "twice"),
+        ("poll: [", "not YAML"),
+        ("- 1\n- 2\n", "no keys"),
+        ("just words", "no keys"),
+        ("a: &a {b: *a}", "holds it"),
+        ("poll: {interval: !!python/object:os.system x}", "not YAML"),
+        ("\x00", "not YAML"),
+        ("host: ''", "host"),
+    ],
+)
+def test_what_is_not_a_configuration_is_said_and_not_guessed_at(loaded, text, said):
+    with pytest.raises(ConfigError, match=said):
+        loaded(text)
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "nothing.yml")
+
+
+def test_flags_go_before_the_file_and_the_file_before_what_a_command_presets(loaded):
+    text = "poll: {interval: 20s}\nweb: {listen_address: ':1'}\n"
+    config = loaded(
+        text, {"web.listen_address": "[::1]:2", "log.level": None}, base={"poll.interval": "2s", "host": "h"}
+    )
+    assert config.web.listen_address == ("::1", 2)
+    assert config.poll.interval == 20
+    assert config.host == "h"
+    assert config.log.level == "info"
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("15s", 15), ("1h30m", 5400), ("250ms", 0.25), ("1.5h", 5400), (90, 90), ("90", 90), ("2d", 172800)],
+)
+def test_durations_are_written_as_people_write_them(loaded, written, seconds):
+    assert loaded(f"archive: {{keep_age: {written}}}").archive.keep_age == seconds
+
+
+@pytest.mark.parametrize("written", ["-5s", "5 s", "1w", "''", "true", ".inf", "[1]", "0"])
+def test_what_is_no_duration_is_refused(faults, written):
+    assert "archive.keep_age" in faults(f"archive: {{keep_age: {written}}}")
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("10GiB", 10 << 30), ("500MB", 500_000_000), (4096, 4096), ("1 KiB", 1024)]
+)
+def test_sizes_are_written_as_people_write_them(loaded, written, size):
+    assert loaded(f"archive: {{keep_bytes: {written}}}").archive.keep_bytes == size
+
+
+@pytest.mark.parametrize("written", ["10Gib", "-1", "1.5", "lots", "false"])
+def test_what_is_no_size_is_refused(faults, written):
+    assert "archive.keep_bytes" in faults(f"archive: {{keep_bytes: {written}}}")
+
+
+def test_caps_become_shortest_decimal_strings(loaded):
+    assert loaded("sweep: {caps: '100, 50.0,12.50'}").sweep.caps == ("100", "50", "12.5")
+    assert loaded("sweep: {caps: [75, 2.5]}").sweep.caps == ("75", "2.5")
+
+
+@pytest.mark.parametrize("written", ["[0]", "[101]", "[-5]", "[abc]", "['']", "[]", "[50, 50.0]", "[true]", "[.nan]"])
+def test_a_cap_that_mps_would_ignore_without_a_word_is_refused(faults, written):
+    assert "sweep.caps" in faults(f"sweep: {{caps: {written}}}")
+
+
+def test_quiet_hours_may_run_over_midnight(loaded):
+    config = loaded('sweep: {quiet_hours: "22:00-06:00"}')
+    assert config.sweep.quiet_hours == ((time(22), time(6)),)
+
+
+@pytest.mark.parametrize("written", ["'25:00-26:00'", "'08:00-08:00'", "'8-9'", "[8]"])
+def test_what_is_no_span_is_refused(faults, written):
+    assert "sweep.quiet_hours" in faults(f"sweep: {{quiet_hours: {written}}}")
+
+
+@pytest.mark.parametrize("written", ["'::1:80'", "'localhost'", "'host:99999'", "'host:'", "80"])
+def test_what_is_no_address_is_refused(faults, written):
+    assert "web.listen_address" in faults(f"web: {{listen_address: {written}}}")
+
+
+@pytest.mark.parametrize(
+    "name", ["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "LD_PRELOAD", "CUBLAS_WORKSPACE_CONFIG", "NOTIFY_SOCKET"]
+)
+def test_the_client_is_given_nothing_that_changes_what_is_measured(faults, name):
+    found = faults(f"sweep: {{client: {{environment: {{{name}: '1'}}}}}}")
+    assert name in found["sweep.client.environment"]
+
+
+def test_the_state_directory_is_systemds_then_roots_then_the_users_own(monkeypatch):
+    assert default_state_directory({"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"}) == "/var/lib/a"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert default_state_directory({"HOME": "/home/u"}) == "/home/u/.local/state/mpswatch"
+    assert default_state_directory({"HOME": "/home/u", "XDG_STATE_HOME": "/state"}) == "/state/mpswatch"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert default_state_directory({"HOME": "/root"}) == "/var/lib/mpswatch"

@@ -25,6 +25,9 @@ def pause(directory: Path, by: str) -> bool:
     """Hold the scheduled sweeps from now on; False when they were held already. Raises `PauseError`."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot(directory, error) from None
+    try:
         with (directory / FILE_NAME).open("x", encoding="utf-8") as file:
             file.write(f"paused {datetime.now(UTC).isoformat(timespec='seconds')} by {by}\n")
             file.flush()

@@ -1,0 +1,234 @@
+"""The command line: exit codes, what goes to which stream, and what a command loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from mpswatch.daemon.exit import Exit
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "mps-cap-sweep.v1.json"
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def mpswatch(tmp_path):
+    """Run a command in an empty place; gives what it printed and its exit code."""
+
+    def run(*arguments, **environment):
+        return subprocess.run(
+            [sys.executable, "-m", "mpswatch", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state"), **environment},
+        )
+
+    return run
+
+
+def test_the_version_is_one_line(mpswatch):
+    done = mpswatch("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"mpswatch \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_help_names_every_exit_code(mpswatch):
+    said = " ".join(mpswatch("--help").stdout.split())
+    for code in Exit:
+        assert f"{code.value} {code.name.lower().replace('_', ' ')}" in said
+
+
+def test_the_documented_exit_codes_are_those_there_are():
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)
+    assert {(int(code), name) for code, name in rows} == {(code.value, code.name) for code in Exit}
+
+
+def test_every_command_has_help(mpswatch):
+    from mpswatch.cli.group import COMMANDS
+
+    for name in COMMANDS:
+        done = mpswatch(name, "--help")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("Usage: mpswatch ")
+
+
+def test_a_wrong_command_line_exits_2(mpswatch):
+    for arguments in (["nothing"], ["schema", "nothing"], ["run", "--nothing"], ["demo", "--json"]):
+        done = mpswatch(*arguments)
+        assert done.returncode == Exit.USAGE
+        assert done.stdout == ""
+
+
+def test_a_faulty_configuration_names_every_fault_and_exits_2(mpswatch, tmp_path):
+    path = tmp_path / "bad.yml"
+    path.write_text("poll: {interval: never}\nsweep: {caps: [0], headrom: 3}\n")
+    for command in (["check-config", path], ["run", "--config.file", path], ["poll", "--config.file", path]):
+        done = mpswatch(*command)
+        assert done.returncode == Exit.USAGE
+        for place in ("poll.interval (line 1)", "sweep.caps (line 2)", "sweep.headrom (line 2)"):
+            assert place in done.stderr
+        assert "did you mean headroom?" in done.stderr
+
+
+def test_check_config_accepts_the_deployed_example_and_prints_it(mpswatch):
+    example = Path(__file__).parents[2] / "deploy" / "mpswatch.example.yml"
+    assert mpswatch("check-config", example).returncode == 0
+    assert mpswatch("check-config", "--example").stdout == example.read_text()
+    assert json.loads(mpswatch("check-config", "--json").stdout)["poll"]["interval"] == 15
+
+
+@pytest.mark.parametrize("kind", ["sweep", "poll", "event"])
+def test_a_schema_is_a_valid_schema(mpswatch, kind):
+    schema = json.loads(mpswatch("schema", kind).stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    if kind == "sweep":
+        jsonschema.validate(json.loads(REFERENCE.read_text()), schema)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_completion_script_is_printed(mpswatch, shell):
+    done = mpswatch("completion", shell)
+    assert done.returncode == 0
+    assert "_MPSWATCH_COMPLETE" in done.stdout
+
+
+def test_bash_completes_commands(mpswatch):
+    words = {"_MPSWATCH_COMPLETE": "bash_complete", "COMP_WORDS": "mpswatch ar", "COMP_CWORD": "1"}
+    assert mpswatch(**words).stdout == "plain,archive\n"
+
+
+def test_validate_takes_any_file_and_names_the_place_that_is_bad(mpswatch, tmp_path):
+    assert mpswatch("archive", "validate", REFERENCE).returncode == 0
+    document = json.loads(REFERENCE.read_text())
+    document["cells"][2]["tflops"] = "fast"
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(document))
+    done = mpswatch("archive", "validate", REFERENCE, bad)
+    assert done.returncode == Exit.FAILED
+    assert f"{bad}: " in done.stderr
+    assert "$.cells[2].tflops" in done.stderr
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(REFERENCE.read_bytes()[:1000])
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text('{"hello": 1}')
+    for path in (cut, foreign, tmp_path / "nothing.json"):
+        done = mpswatch("archive", "validate", path)
+        assert done.returncode == Exit.FAILED
+        assert str(path) in done.stderr
+
+
+def test_an_archive_can_be_listed_and_shown(mpswatch, tmp_path):
+    from mpswatch.archive import Archive
+    from mpswatch.documents import SweepDocument, from_json
+
+    directory = tmp_path / "archive"
+    archive = Archive(directory)
+    archive.prepare()
+    path = archive.write(from_json(REFERENCE.read_bytes(), SweepDocument))
+    listed = mpswatch("archive", "ls", "--archive", directory)
+    assert listed.stdout.startswith("2026-08-04T12:29:57Z")
+    (entry,) = json.loads(mpswatch("archive", "ls", "--archive", directory, "--json").stdout)
+    assert entry["path"] == str(path)
+    shown = mpswatch("archive", "show", "--archive", directory).stdout
+    for figure in ("49.6", "36.4", "22.7", "█"):
+        assert figure in shown
+    again = json.loads(mpswatch("archive", "show", path, "--json").stdout)
+    assert again["cells"][0]["tflops"] == 49.56
+    assert mpswatch("archive", "show", "nothing", "--archive", directory).returncode == Exit.FAILED
+    assert mpswatch("archive", "ls", "--archive", tmp_path / "empty").stdout == ""
+
+
+def test_a_taken_port_is_one_clear_line_with_the_remedy(mpswatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = mpswatch("run", "--web.listen-address", f"127.0.0.1:{port}")
+    assert done.returncode == Exit.PORT
+    line, remedy = done.stderr.splitlines()
+    assert f"127.0.0.1:{port}" in line
+    assert "--web.listen-address" in remedy
+
+
+def test_a_faulty_web_file_stops_the_start(mpswatch, tmp_path):
+    path = tmp_path / "web.yml"
+    path.write_text("tls_server_config: {cert_file: nothing.pem}\n")
+    done = mpswatch("run", "--web.config.file", path, "--web.listen-address", "127.0.0.1:0")
+    assert done.returncode == Exit.USAGE
+    assert "web.yml" in done.stderr
+
+
+def test_pause_and_resume_say_what_they_did(mpswatch, tmp_path):
+    assert mpswatch("pause", "--archive", tmp_path / "a").stdout == "sweeps are paused\n"
+    assert mpswatch("pause", "--archive", tmp_path / "a").stdout == "sweeps were paused already\n"
+    assert mpswatch("resume", "--archive", tmp_path / "a").stdout == "sweeps run again\n"
+    assert mpswatch("resume", "--archive", tmp_path / "a").stdout == "sweeps were not paused\n"
+    (tmp_path / "file").write_text("")
+    done = mpswatch("pause", "--archive", tmp_path / "file")
+    assert done.returncode == Exit.FAILED
+    assert "--archive" in done.stderr
+
+
+def test_healthcheck_fails_where_nobody_answers(mpswatch):
+    done = mpswatch("healthcheck", "--web.listen-address", "127.0.0.1:1")
+    assert done.returncode == Exit.FAILED
+    assert "nobody answers" in done.stderr
+
+
+def test_doctor_opens_with_a_verdict_and_gives_a_remedy_for_what_is_missing(mpswatch, tmp_path):
+    done = mpswatch("doctor", PATH="/nonexistent", CUDA_MPS_PIPE_DIRECTORY=str(tmp_path / "nothing"))
+    assert done.returncode == Exit.FAILED
+    assert done.stdout.startswith("sweeps will not run: ")
+    for lacking in ("MEND  control program", "MEND  pipe directory"):
+        assert lacking in done.stdout
+    plain = json.loads(mpswatch("doctor", "--json", PATH="/nonexistent").stdout)
+    assert plain["sweeps_will_run"] is False
+    assert all(line["remedy"] for line in plain["lines"] if line["what"] in {"control program", "pipe directory"})
+
+
+def test_a_poll_without_anything_says_what_did_not_answer(mpswatch, tmp_path):
+    environment = {"PATH": "/nonexistent", "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "nothing")}
+    done = mpswatch("poll", "--json", **environment)
+    assert done.returncode == Exit.FAILED
+    snapshot = json.loads(done.stdout)
+    assert snapshot["tenants"]["value"] is None
+    assert "control_program_missing" in done.stderr
+
+
+def test_whoever_reads_our_output_may_leave(mpswatch):
+    script = f"{sys.executable} -m mpswatch schema sweep | head -c 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "{"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_loads_nothing_that_it_does_not_use():
+    script = (
+        "import sys; from mpswatch.cli.group import mpswatch_command as m\n"
+        "m.main(['check-config'], standalone_mode=False)\n"
+        "print(sorted({'rich', 'structlog', 'uvicorn', 'apscheduler', 'numpy', 'pynvml'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_daemon_loads_neither_rich_nor_torch_nor_numpy():
+    script = "import sys, mpswatch.daemon.run\nprint(sorted({'rich', 'torch', 'numpy'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "[]"
+
+
+def test_signals_are_named_as_documented():
+    text = (DOCS / "exit-codes.md").read_text()
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"):
+        assert name in text
+        assert hasattr(signal, name)

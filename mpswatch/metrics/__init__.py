@@ -4,7 +4,7 @@ For the daemon: `Exposition(latest, Options(tenant_names=20, pid_labels=False), 
 `families(view, options)` is pure and cannot raise.
 """
 
-from mpswatch.metrics.build import build, families
+from mpswatch.metrics.builders import build, families
 from mpswatch.metrics.exposition import Exposition
 from mpswatch.metrics.sheet import Family, Options
 from mpswatch.metrics.table import TABLE, Spec

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mpswatch.latest import Latest, View
 from mpswatch.metrics import ourselves
-from mpswatch.metrics.build import build
+from mpswatch.metrics.builders import build
 from mpswatch.metrics.sheet import Family, Options
 from mpswatch.metrics.text import END, Format, render
 

@@ -253,7 +253,7 @@ TENANTS = (
         "foreign_tenants",
         "uuid",
         "Processes on the GPU that are no client of any watched daemon, nor its server.",
-        NO_POLL + ", or the GPU's processes are unknown",
+        NO_POLL + ", the GPU's processes are unknown, or some may be managed and their daemon is silent",
         "max_over_time(mpswatch_foreign_tenants[5m]) > 0",
     ),
     _gauge(

@@ -22,17 +22,38 @@ def tenants(view: View, sheet: Sheet, options: Options) -> None:
     if poll is None or poll.tenants.value is None:
         reason = view.poll_unknown if poll is None else poll.tenants.unknown_reason
         for daemon in view.daemons:
-            for name in (*OF_A_DAEMON, *OF_BOTH):
+            for name in OF_BOTH:
                 sheet.unknown(name, reason, daemon=daemon)
+            _listed_clients(daemon, looks.get(daemon), reason, sheet)
         for name in OF_A_GPU:
             sheet.unknown(name, reason)
         return
     found = poll.tenants.value
     for daemon in view.daemons:
-        silent = "no_poll_yet" if daemon not in looks else list_unknown(looks[daemon])
+        silent = clients_unknown(looks[daemon]) if daemon in looks else "no_poll_yet"
         _of_a_daemon(daemon, silent, poll, found, sheet)
     _of_gpus(poll, found, sheet, options)
     _disagreements(view, looks, poll, sheet)
+
+
+def _listed_clients(daemon: str, look: DaemonLook | None, reason: str | None, sheet: Sheet) -> None:
+    """Count a daemon's clients by its own list while GPUs are unknown: right as long as none is ours."""
+    silent = reason if look is None else clients_unknown(look)
+    if look is None or silent is not None or look.our_session is not None:
+        for name in OF_A_DAEMON:
+            sheet.unknown(name, silent or reason, daemon=daemon)
+        return
+    clients = {pid for server in look.servers.value or () for pid in server.clients or ()}
+    sheet.put("managed_clients", len(clients), daemon)
+    sheet.put("own_clients", 0, daemon)
+
+
+def clients_unknown(look: DaemonLook) -> str | None:
+    """Say why it is unknown which clients of a daemon are managed: its list, or which of them are ours."""
+    silent = list_unknown(look)
+    if silent is None and any(server.clients for server in look.servers.value or ()):
+        return look.unknown.get("our_session")
+    return silent
 
 
 def list_unknown(look: DaemonLook) -> str | None:
@@ -100,20 +121,26 @@ def _of_gpus(poll: PollSnapshot, found: Sequence[Tenant], sheet: Sheet, options:
                 sheet.unknown(name, hidden, uuid=uuid)
             continue
         here = by_gpu[uuid]
-        foreign = [tenant for tenant in here if tenant.kind == "foreign"]
-        total, missing, reason = memory(foreign)
-        if not foreign:
-            total = 0
-        sheet.put("foreign_tenants", _processes(foreign), uuid)
-        sheet.put_or_unknown("foreign_memory_bytes", total, reason, uuid, uuid=uuid)
-        sheet.put("foreign_memory_unknown_tenants", missing, uuid)
         sheet.put("unresolved_tenants", _processes([tenant for tenant in here if tenant.kind == "unresolved"]), uuid)
-        for name, amount in largest(foreign, options.tenant_names).items():
-            sheet.put("foreign_tenant_memory_bytes", amount, uuid, name)
         if options.pid_labels:
             for tenant in here:
                 labels = (tenant.daemon or "", uuid, tenant.kind, tenant.process_name or "", str(tenant.pid))
                 sheet.put("tenant_memory_bytes", tenant.used_memory_bytes, *labels)
+        if uuid in poll.foreign_unknown:
+            # Somebody here may be managed or foreign: a count without them would say too little.
+            for name in OF_A_GPU[:3]:
+                sheet.unknown(name, poll.foreign_unknown[uuid], uuid=uuid)
+        else:
+            _foreign(uuid, [tenant for tenant in here if tenant.kind == "foreign"], sheet, options)
+
+
+def _foreign(uuid: str, foreign: Sequence[Tenant], sheet: Sheet, options: Options) -> None:
+    total, missing, reason = memory(foreign)
+    sheet.put("foreign_tenants", _processes(foreign), uuid)
+    sheet.put_or_unknown("foreign_memory_bytes", total if foreign else 0, reason, uuid, uuid=uuid)
+    sheet.put("foreign_memory_unknown_tenants", missing, uuid)
+    for name, amount in largest(foreign, options.tenant_names).items():
+        sheet.put("foreign_tenant_memory_bytes", amount, uuid, name)
 
 
 def _disagreements(view: View, looks: dict[str, DaemonLook], poll: PollSnapshot, sheet: Sheet) -> None:

@@ -29,7 +29,7 @@ def render(families: Iterable[Family], format_: Format) -> bytes:
         lines.append(_head(family.spec, format_))
         pattern = _pattern(family.spec)
         for labels, value in family.samples.items():
-            lines.append(pattern.format(*map(escape, labels), value=number(value)))
+            lines.append(pattern % (*map(escape, labels), number(value)))
     return "".join(lines).encode()
 
 
@@ -50,8 +50,8 @@ def escape(value: str) -> str:
 @lru_cache(maxsize=256)
 def _pattern(spec: Spec) -> str:
     if not spec.labels:
-        return spec.name + " {value}\n"
-    return spec.name + "{{" + ",".join(f'{label}="{{}}"' for label in spec.labels) + "}} {value}\n"
+        return spec.name + " %s\n"
+    return spec.name + "{" + ",".join(f'{label}="%s"' for label in spec.labels) + "} %s\n"
 
 
 @lru_cache(maxsize=512)

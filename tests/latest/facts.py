@@ -74,7 +74,7 @@ def server(pid=100, clients=(201, 202, 301), **changes):
         "clients": clients,
         "contexts": tuple(
             Context(pid=client, context_id=1, server_pid=pid, device="GPU-4a1b", pid_namespace=4026531836, command="x")
-            for client in clients
+            for client in clients or ()
         ),
         "context_limit": 48,
     }

@@ -45,6 +45,7 @@ WANTED = (
     "CUDA_CACHE_PATH",
     "CUDA_CACHE_DISABLE",
     "CUDA_HOME",
+    "CUDA_MODULE_LOADING",
     "CUDA_PATH",
 )
 

@@ -20,6 +20,9 @@ TWO_PIECES_SECONDS = 0.020
 KERNEL_SECONDS_MOST = 0.100
 """A kernel that is predicted to take longer is not run at all."""
 
+TRIES = 3
+"""How often each size is run to predict a kernel's time."""
+
 HOST_BOUND_RATIO = 0.005
 """Above this share of gaps between pieces the figure tells about the host as well as about the GPU."""
 
@@ -179,15 +182,16 @@ def _room_for_a_piece(in_flight: int, kernel_seconds: float) -> bool:
 def predict(work: Work, size: int) -> float:
     """How long one matmul of `size` will take under this cap, from small ones, one in flight at a time.
 
-    Sizes double from the device's smallest as long as the next is predicted to stay within a piece. Each size is
-    run twice and the shorter taken: the first launch of a kernel also loads its code. Raises `KernelTooLong`.
+    Sizes double from the device's smallest as long as the next is predicted to be allowed. Each size is run a few
+    times and the shortest taken: the first launch of a kernel also loads its code, and a small kernel waits for its
+    turn beside a busy neighbour, which says nothing about a larger one. Raises `KernelTooLong`.
     """
     tried = min(work.device.small, size)
     while True:
-        seconds = min(_alone(work, tried), _alone(work, tried))
+        seconds = min(_alone(work, tried) for _ in range(TRIES))
         predicted = seconds * (size / tried) ** 3
         larger = min(2 * tried, size)
-        if tried == size or seconds * (larger / tried) ** 3 > PIECE_SECONDS:
+        if tried == size or seconds * (larger / tried) ** 3 > KERNEL_SECONDS_MOST:
             break
         tried = larger
     if predicted > KERNEL_SECONDS_MOST:

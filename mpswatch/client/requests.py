@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from .backend import Cell
 
 MOST = {"size": 65536, "iters": 10_000_000, "warm_up": 100_000, "samples": 100}
 """Above these a request is a mistake; 100 samples still fit into one line."""
+
+DEADLINE_MOST = 86400.0
 
 DTYPES = ("fp16", "bf16", "fp32", "float32")
 WORDS = ("cell", "go", "bye", "end")
@@ -51,8 +52,8 @@ def _cell(body: dict[str, Any]) -> Cell:
     if dtype not in DTYPES:
         raise Nonsense("dtype {!r} is none of {}".format(dtype, ", ".join(DTYPES)), cell=body)
     deadline = body.get("deadline")
-    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline < math.inf:
-        raise Nonsense(f"deadline {deadline!r} is not a number of seconds", cell=body)
+    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or not 0 < deadline <= DEADLINE_MOST:
+        raise Nonsense(f"deadline {deadline!r} is not a number of seconds up to a day", cell=body)
     if fail_in is not None and not isinstance(fail_in, str):
         raise Nonsense("fail_in is not a text", cell=body)
     return Cell(

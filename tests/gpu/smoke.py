@@ -102,7 +102,8 @@ def one_cell(stack: Stack, talk: Talk, checks: Checks, options: argparse.Namespa
     kernel = result["seconds"] / options.iters
     checks.check(unwatched <= max(0.020, 1.5 * kernel), f"cap {cap}: longest unwatched {unwatched * 1000:.2f} ms")
     row = {"cap": cap, "sm_count": attached["sm_count"], "tflops": round(tflops, 1),
-           "kernel_ms": round(kernel * 1000, 4), "wall": round(now - began, 3), "attached_to_gone": round(now - at_attached, 3),
+           "kernel_ms": round(kernel * 1000, 4), "wall": round(now - began, 3),
+           "attached_to_gone": round(now - at_attached, 3),
            "device_uuid": attached["device_uuid"], **result["pieces"], **result["timings"]}  # fmt: skip
     checks.say("row " + json.dumps(row))
     return row

@@ -28,6 +28,7 @@ CONTROL = "nvidia-cuda-mps-control"
 NEIGHBOURS = ("matmul", "small")
 BEATS_THAT_PROVE_LIFE = 3
 STALLED_SECONDS = 20.0
+NEIGHBOUR_TRIES = 4
 
 
 class Unexpected(Exception):  # noqa: N818 -- reads so where it is caught
@@ -84,8 +85,8 @@ class Program:
 class Talk:
     """A conversation with one launcher."""
 
-    def __init__(self, launched: Launched) -> None:
-        self.launched, self.pid = launched, launched.pid
+    def __init__(self, launched: Launched, *, pid_namespace: bool = False) -> None:
+        self.launched, self.pid, self._pid_namespace = launched, launched.pid, pid_namespace
         self.lines = Lines(launched.receive_fd, "launcher")
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.child = -1
@@ -105,7 +106,7 @@ class Talk:
         ((word, body),) = message.items()
         if word not in words:
             raise Unexpected(f"{words} expected, {json.dumps(message)[:600]} came")
-        if word == "forked":
+        if word == "forked" and not self._pid_namespace:  # in there, it says a number that means another here
             self.child = body["pid"]
         return {**body, "word": word}
 
@@ -121,11 +122,20 @@ class Stack:
         self.env = environment(self.pipe_directory, self.log_directory)
         self.neighbours: list[Program] = []
         self.daemon_pid: int | None = None
+        self._orders: socket.socket | None = None
         self._server: subprocess.Popen | None = None
         self._journal_read = 0
         self._fault_lines = 0
 
     def __enter__(self) -> Stack:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         self.pipe_directory.mkdir(parents=True)
         self.log_directory.mkdir()
         if self.rehearsal:
@@ -134,18 +144,19 @@ class Stack:
             wait_until((self.pipe_directory / "rehearsal").exists, 10, "the rehearsal's server does not start")
         else:
             subprocess.run([CONTROL, "-d"], env=self.env, check=True, timeout=30)
-            self.daemon_pid = int((self.pipe_directory / f"{CONTROL}.pid").read_text())
+            pid_file = self.pipe_directory / f"{CONTROL}.pid"
+            wait_until(lambda: read(pid_file).strip().isdecimal(), 10, "the control daemon writes no pid file")
+            self.daemon_pid = int(pid_file.read_text())
         self._start_nursery()
         for kind in self.kinds:
             self.neighbours.append(self._neighbour(kind))
-        return self
 
     def __exit__(self, *_: object) -> None:
         for neighbour in self.neighbours:
             neighbour.close()
             with contextlib.suppress(Unexpected):
                 wait_until(lambda pid=neighbour.pid: gone(pid), 20, "neighbour stays")
-        with contextlib.suppress(OSError):
+        if self._orders is not None:
             self._orders.close()
         if self._server is not None:
             self._server.kill()
@@ -177,7 +188,9 @@ class Stack:
         ours.settimeout(120)
         self._orders = ours
         ready = json.loads(ours.recv(65536) or b"{}")
-        if ready.get("threads") != 1:
+        if ready.get("threads", 1) != 1:
+            print(f"[stack {self.number}] the nursery has {ready['threads']} threads: its forks may hang", flush=True)
+        if "ready" not in ready:
             raise Unexpected(f"the nursery said {ready}; its log: {self.log.read_text()[-2000:]}")
 
     def birth(self, what: str, log: Path | None = None, **order: Any) -> tuple[int, int, int]:
@@ -195,16 +208,23 @@ class Stack:
         return pid, send_fd, receive_fd
 
     def _neighbour(self, kind: str) -> Program:
-        neighbour = Program(*self.birth("neighbour", kind=kind), f"neighbour {kind}")
-        first = neighbour.lines.next(60)
-        if not first or "ready" not in first:
-            raise Unexpected(f"the neighbour said {first}; log: {self.log.read_text()[-2000:]}")
-        return neighbour
+        """A neighbour at work. Asked for again where a server that has just had a fault takes nobody yet."""
+        said: list[Any] = []
+        for _ in range(NEIGHBOUR_TRIES):
+            neighbour = Program(*self.birth("neighbour", kind=kind), f"neighbour {kind}")
+            first = neighbour.lines.next(60)
+            if first and "ready" in first:
+                return neighbour
+            said.append(first)
+            neighbour.close()
+            time.sleep(1.0)
+        raise Unexpected(f"neighbours said {said}; log: {read(self.log)[-2000:]}")
 
     def warm_launcher(self, *arguments: str, log: Path | None = None, pid_namespace: bool = False) -> Talk:
         """A launcher forked from the nursery, ready."""
         argv = ["--backend", self.backend, "--pipe-directory", str(self.pipe_directory), *arguments]
-        talk = Talk(Launched(*self.birth("launcher", log=log, arguments=argv, pid_namespace=pid_namespace)))
+        born = self.birth("launcher", log=log, arguments=argv, pid_namespace=pid_namespace)
+        talk = Talk(Launched(*born), pid_namespace=pid_namespace)
         talk.hear("ready")
         return talk
 

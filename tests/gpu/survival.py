@@ -35,9 +35,9 @@ FAILURES_IN_A_ROW = 5
 class Tally:
     """What came out, by way; shared by the threads of all stacks, written after every trial."""
 
-    def __init__(self, output: Path | None, driver_version: str) -> None:
+    def __init__(self, output: Path | None, driver_version: str, stacks: int) -> None:
         self.lock = threading.Lock()
-        self.output, self.driver = output, driver_version
+        self.output, self.driver, self.stacks = output, driver_version, stacks
         self.trials: Counter[Way] = Counter()
         self.taken: Counter[Way] = Counter()
         self.deaths: Counter[Way] = Counter()
@@ -83,6 +83,7 @@ class Tally:
                 "kernel_median": statistics.median(one["kernel"] for one in seen),
                 "busy_median": statistics.median(one["busy"] for one in seen),
                 "cell_median": statistics.median(one["cell"] for one in seen),
+                "stacks": self.stacks,
                 "driver": self.driver,
             }
             for cap, seen in sorted(self.exposure.items(), key=lambda item: -float(item[0]))
@@ -112,7 +113,10 @@ def serve(stack: Stack, tally: Tally, ways: list[Way], until: float, seed: int) 
                 spoilt += "\n" + traceback.format_exc()
             keep = False
         if way.launcher and not keep:
-            retire(stack, talk)
+            try:
+                retire(stack, talk)
+            except Unexpected as error:
+                spoilt = f"{spoilt or ''} {error}"
             talk = None
         try:
             died = stack.dead()
@@ -177,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
         print("the survival suite cannot run:\n  " + "\n  ".join(lacks), file=sys.stderr)
         return 2
     ways, until = chosen(options), time.monotonic() + options.seconds
-    tally = Tally(options.output, "rehearsal" if options.rehearsal else driver())
+    tally = Tally(options.output, "rehearsal" if options.rehearsal else driver(), options.stacks)
     seed = options.seed if options.seed is not None else random.randrange(1 << 30)
     print(f"seed {seed}, {len(ways)} ways, {options.stacks} stacks, {options.seconds:g} s", flush=True)
 

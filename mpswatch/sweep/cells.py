@@ -19,6 +19,9 @@ from mpswatch.sweep.tenants_present import foreign_tenants
 GOING_ON: Final = frozenset({Reason.IDENTITY_AMBIGUOUS, Reason.KERNEL_TOO_LONG, Reason.CLIENT_ERROR})
 """Failures that say something of one cell alone. After any other, no further cell of the sweep runs."""
 
+# How a child ends that failed by itself and drained all the same; with any other status its device is broken.
+_DRAINED: Final = frozenset({0, 1})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
@@ -77,6 +80,8 @@ def _over(seen: Seen, failure: CellError | None) -> CellError | None:
         return failure
     if seen.gone is None:
         return CellError(Reason.CLIENT_DIED, "the launcher did not say how its client left")
+    if failure is not None and seen.gone.exit not in _DRAINED:
+        return failure
     return None
 
 

@@ -89,7 +89,7 @@ def child(order: int, cap: str, lifeline: int) -> None:
     place = {"order": order, "cap": cap}
     fault("child")
     if refuse("child", "context", **place):
-        os._exit(0)
+        os._exit(70 if "child:broken" in FAULTS else 1)
     me = os.getpid()
     joined = listed(me, "others" if "join:other_server" in FAULTS else "clients")
     extra = None

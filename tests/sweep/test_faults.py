@@ -120,6 +120,7 @@ def test_a_launcher_that_is_never_ready_is_left_alone_and_the_sweep_refused(desk
         ("child:failed=out_of_memory", Reason.OUT_OF_MEMORY),
         ("child:failed=server_full", Reason.SERVER_FULL),
         ("child:failed=cuda_unavailable", Reason.CUDA_UNAVAILABLE),
+        ("child:failed=client_error,child:broken", Reason.CLIENT_ERROR),
         ("attached:order", Reason.CLIENT_NONSENSE),
         ("attached:device", Reason.CLIENT_NONSENSE),
         ("attached:dies", Reason.CLIENT_DIED),

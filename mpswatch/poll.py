@@ -106,6 +106,7 @@ class Poller:
         self._one_at_a_time = threading.Lock()
         self._servers: dict[str, tuple[int, ...]] = {}
         self._tenants: tuple[Tenant, ...] = ()
+        self._identities_before: dict[int, Identity] = {}
         self._doubts: set[object] = set()
         # A sweep's own questions have threads of their own, so that a poll under way does not look like a stuck one.
         self._watched_daemons = {address.name: Watched(f"mps {address.name}") for address in self._daemons}
@@ -230,9 +231,12 @@ class Poller:
             for server in look.servers.value or ():
                 pids.update(server.clients or ())
         try:
-            found = self._watched_proc.call(lambda: self._processes.identities(sorted(pids)), PROC_DEADLINE)
+            found = self._watched_proc.call(
+                lambda: self._processes.identities(sorted(pids), self._identities_before), PROC_DEADLINE
+            )
         except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
             return {}, _failed("proc", "", began, error)
+        self._identities_before = found
         return found, SourceLook(source="proc", daemon="", success=True, duration_seconds=time.monotonic() - began)
 
     def _snapshot(self, look: _Look, started_at: datetime) -> PollSnapshot:

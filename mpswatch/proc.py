@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,18 +96,23 @@ class Processes:
             state=stat.state,
         )
 
-    def identity(self, pid: int) -> Identity:
-        """The cheap part of `facts`, or `ProcessGone`: two small reads."""
+    def identity(self, pid: int, known: Identity | None = None) -> Identity:
+        """The cheap part of `facts`, or `ProcessGone`: two small reads.
+
+        One is enough for the process that is already `known` (same start): its uid is then that of the first look.
+        """
         stat = self._stat(pid)
-        uid = _uid(self._status(pid))
+        same = known is not None and known.start_ticks == stat.start_ticks
+        uid = known.uid if known is not None and same else _uid(self._status(pid))
         return Identity(pid, stat.start_ticks, stat.session, uid, stat.command, stat.state)
 
-    def identities(self, pids: Iterable[int]) -> dict[int, Identity]:
-        """Those of `pids` that can be looked at."""
+    def identities(self, pids: Iterable[int], known: Mapping[int, Identity] | None = None) -> dict[int, Identity]:
+        """Those of `pids` that can be looked at. `known` are identities of an earlier look."""
+        before = known or {}
         found = {}
         for pid in pids:
             try:
-                found[pid] = self.identity(pid)
+                found[pid] = self.identity(pid, before.get(pid))
             except ProcessGone:
                 continue
         return found
@@ -186,7 +191,7 @@ class Processes:
 
     def _file(self, pid: int, name: str) -> bytes:
         try:
-            return _read(f"{self._prefix}{pid}/{name}")
+            return _read_once(f"{self._prefix}{pid}/{name}")
         except PermissionError:
             raise ProcessGone(Reason.PERMISSION, f"/proc/{pid}/{name} may not be read") from None
         except OSError:
@@ -223,6 +228,15 @@ def _read(path: str) -> bytes:
         while piece := os.read(descriptor, 1 << 16):
             pieces.append(piece)
         return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
+def _read_once(path: str) -> bytes:
+    """A file that the kernel writes in one piece: `stat` and `status` are far below a page."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1 << 14)
     finally:
         os.close(descriptor)
 

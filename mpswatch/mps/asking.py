@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +119,14 @@ def _converse(
 
 
 def _ask_once(
-    servers: Sequence[int], program: str, until: float, environment: dict[str, str], *, with_contexts: bool
+    servers: Sequence[int], program: str, until: float, environment: Mapping[str, str], *, with_contexts: bool
 ) -> grammar.Reply:
     script = commands.script(servers, with_contexts=with_contexts)
     answer = _answer(program, script, until - time.monotonic(), environment)
     return grammar.parse(answer.stdout, servers=servers, with_contexts=with_contexts)
 
 
-def _answer(program: str, script: bytes, seconds: float, environment: dict[str, str]) -> Answer:
+def _answer(program: str, script: bytes, seconds: float, environment: Mapping[str, str]) -> Answer:
     late = "the control daemon does not answer: it hangs, is stopped, or waits on something"
     if seconds <= 0:
         raise MpswatchError(Reason.DAEMON_SILENT, late)
@@ -150,7 +151,8 @@ def _answer(program: str, script: bytes, seconds: float, environment: dict[str, 
     return answer
 
 
-def _environment(pipe_directory: Path) -> dict[str, str]:
+@lru_cache(maxsize=64)  # reading the whole environment at each poll costs a fifth of the connection
+def _environment(pipe_directory: Path) -> Mapping[str, str]:
     """Ours, without what would make the control program ask another daemon or speak another protocol."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("CUDA_", "NOTIFY_SOCKET"))}
     return {**kept, "CUDA_MPS_PIPE_DIRECTORY": str(pipe_directory), "LC_ALL": "C"}

@@ -47,7 +47,7 @@ def fleet() -> Json:
             bad_from=0.9,
         ),
         stat(
-            "Longest without a complete sweep",
+            "Oldest complete sweep",
             "Age of the oldest of all hosts' last complete runs.",
             "s",
             f"max(instance:mpswatch_sweep_age_seconds:max{{{F}}})",
@@ -111,9 +111,9 @@ def fleet() -> Json:
         row("Caps"),
         bars(
             "Slowest host by cap",
-            "For each cluster, GPU model and cap: the host with the lowest throughput in plan quick.",
+            "For each GPU model and cap: the host with the lowest throughput in plan quick.",
             "tflops",
-            f'bottomk by (cluster, name, cap) (1, instance_cap:mpswatch_cap_tflops:by_model{{plan="quick", {F}}})',
+            f'bottomk by (name, cap) (1, instance_cap:mpswatch_cap_tflops:by_model{{plan="quick", {F}}})',
             "{{cap}} % {{name}} {{instance}}",
         ),
         timeseries(

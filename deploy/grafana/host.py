@@ -42,8 +42,8 @@ def host() -> Json:
             bad_from=1,
         ),
         stat(
-            "Since the last complete sweep",
-            "Time since the newest run that measured every cap. Red after three of the default intervals.",
+            "Last complete sweep",
+            "How long ago the newest run that measured every cap ended. Red after three default intervals.",
             "s",
             f"time() - max by (instance, daemon, uuid, plan) (mpswatch_sweep_last_success_timestamp_seconds{{{S}}})",
             "{{plan}}",
@@ -180,7 +180,7 @@ def host() -> Json:
             ),
         ),
         timeseries(
-            "Since the last complete sweep, over time",
+            "Since the last complete sweep",
             "The age of the newest complete run, beside the configured interval.",
             "s",
             target(f"time() - mpswatch_sweep_last_success_timestamp_seconds{{{S}}}", "{{instance}} {{plan}}"),

@@ -192,11 +192,11 @@ def webhook() -> Iterator[Webhook]:
 
 
 @contextlib.contextmanager
-def daemon(directory: Path) -> Iterator[str]:
+def daemon(directory: Path, sweep_interval: str = "1m") -> Iterator[str]:
     """The daemon on its rehearsal stack in DIRECTORY/stack (rehearsed.py); yields its HOST:PORT."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    argv = [sys.executable, str(HERE / "rehearsed.py"), str(directory), str(port)]
+    argv = [sys.executable, str(HERE / "rehearsed.py"), str(directory), str(port), sweep_interval]
     log = directory / "daemon.log"
     with program(argv, log) as process:
 
@@ -236,7 +236,7 @@ class Live:
 
 
 @contextlib.contextmanager
-def live(directory: Path, rule_files: dict[str, Json]) -> Iterator[Live]:
+def live(directory: Path, rule_files: dict[str, Json], sweep_interval: str = "1m") -> Iterator[Live]:
     """The whole picture, with these rules."""
     rules = directory / "rules"
     rules.mkdir(parents=True)
@@ -245,7 +245,7 @@ def live(directory: Path, rule_files: dict[str, Json]) -> Iterator[Live]:
     with contextlib.ExitStack() as running:
         receiver = running.enter_context(webhook())
         manager = running.enter_context(alertmanager(directory / "alertmanager", receiver.url))
-        watched = running.enter_context(daemon(directory / "daemon"))
+        watched = running.enter_context(daemon(directory / "daemon", sweep_interval))
         configuration = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(rules / "*.yml")],

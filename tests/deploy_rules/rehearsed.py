@@ -1,6 +1,7 @@
-"""The daemon on a rehearsal stack with two services and nobody foreign: `python rehearsed.py DIRECTORY PORT`.
+"""The daemon on a rehearsal stack with two services and nobody foreign.
 
-As `mpswatch demo`, but tenants come only when the test tells the stack in DIRECTORY/stack.
+`python rehearsed.py DIRECTORY PORT [SWEEP_INTERVAL]`: as `mpswatch demo`, but tenants come
+only when the test tells the stack in DIRECTORY/stack.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ SETTINGS = {
     "mps.deadline": "2s",
     "gpu.source": "nvidia-smi",
     "gpu.deadline": "2s",
-    "sweep.interval": "1m",
     "sweep.jitter": "0s",
     "sweep.settle": "0s",
     "sweep.size": 96,
@@ -29,7 +29,7 @@ SETTINGS = {
 }
 
 
-def main(directory: Path, port: int) -> None:
+def main(directory: Path, port: int, sweep_interval: str) -> None:
     with Stack(directory / "stack") as stack:
         stack.add_service("chat", memory_mib=636)
         stack.add_service("embedding", memory_mib=412)
@@ -41,6 +41,7 @@ def main(directory: Path, port: int) -> None:
         settings = {
             **SETTINGS,
             "daemons": [daemon],
+            "sweep.interval": sweep_interval,
             "mps.control_program": str(stack.control_program),
             "gpu.nvidia_smi": str(stack.nvidia_smi),
             "archive.directory": str(directory / "archive"),
@@ -51,4 +52,4 @@ def main(directory: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "1m")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -52,28 +53,41 @@ def launch():
         launcher.process.stdout.close()
 
 
-def test_a_client_whose_daemon_vanishes_harms_nobody(stack, launch, eventually, exists):
+def at_work(stack, pid, launcher, seconds=20.0):
+    """Wait until the client has pieces behind it; one that gave up tells why."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        clients = {one["pid"]: one for one in stack.status()["daemons"]["default"]["server"]["clients"]}
+        if pid not in clients:
+            raise AssertionError(launcher.hear("failed"))
+        if clients[pid]["pieces"] > 5:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"still not at work: {clients[pid]}")
+
+
+def test_a_client_whose_daemon_vanishes_harms_nobody(stack, launch, exists):
     service = stack.add_service("llm")
     launcher = launch(stack.pipe_directory)
     launcher.say(cell={**CELL, "deadline": 30.0})
     pid = launcher.hear("attached")["pid"]
     stack.wait_for_clients([pid])
     launcher.say(go=True)
-    eventually(lambda: stack.status()["daemons"]["default"]["server"]["clients"][-1]["pieces"] > 20)
+    at_work(stack, pid, launcher)
     launcher.process.stdin.close()
     stack.wait_for_clients([], seconds=20)
     assert (stack.unsafe_ends(), stack.harmed_neighbours()) == ([], [])
     assert exists(service)
 
 
-def test_a_client_that_is_killed_at_work_is_found_out(stack, launch, eventually):
+def test_a_client_that_is_killed_at_work_is_found_out(stack, launch):
+    service = stack.add_service("llm")
     for trial in range(1, 6):  # a kill may fall between two pieces
-        service = stack.add_service("llm")
         launcher = launch(stack.pipe_directory)
         launcher.say(cell={**CELL, "order": trial, "deadline": 30.0})
         pid = launcher.hear("attached")["pid"]
         launcher.say(go=True)
-        eventually(lambda: stack.status()["daemons"]["default"]["server"]["clients"][-1]["pieces"] > 20)
+        at_work(stack, pid, launcher)
         os.kill(pid, signal.SIGKILL)
         stack.wait_for_clients([], seconds=20)
         launcher.process.stdin.close()

@@ -21,6 +21,9 @@ Key = tuple[int, int | None, str | None]
 
 _SERVER_COMMAND = "nvidia-cuda-mps"
 
+_OTHER_NUMBERS = {Reason.IDENTITY_AMBIGUOUS, Reason.SERVER_VANISHED}
+"""Why a listed server is no such process here: its daemon may live in another pid namespace and list other numbers."""
+
 
 @dataclass(slots=True)
 class _Daemons:
@@ -124,10 +127,11 @@ def _said(daemons: Sequence[DaemonLook]) -> _Daemons:
             said.unclear = said.unclear or _as_reason(look.servers.unknown_reason)
         for server in look.servers.value or ():
             said.servers[server.pid] = (look.name, server.start_ticks)
-            if server.clients is None:
-                said.unclear = said.unclear or server.unknown.get("clients", Reason.SERVER_VANISHED)
-            for pid in server.clients or ():
-                said.clients[pid] = look.name
+            missing = server.unknown.get("start_ticks") if server.start_ticks is None else None
+            if server.clients is None or missing in _OTHER_NUMBERS:
+                said.unclear = said.unclear or server.unknown.get("clients") or missing or Reason.SERVER_VANISHED
+            if missing not in _OTHER_NUMBERS:
+                said.clients |= dict.fromkeys(server.clients or (), look.name)
     return said
 
 

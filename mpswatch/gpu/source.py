@@ -109,12 +109,15 @@ def _any(words: Iterable[bool | None]) -> bool | None:
 def processes_known(
     value: tuple[GpuProcess, ...], *, source: str, state: State, evidence: dict[str, Any], blind: bool
 ) -> Envelope[tuple[GpuProcess, ...]]:
-    """A process list as an envelope. An empty one from inside a pid namespace says nothing (`blind`)."""
-    if blind and not value:
+    """A process list as an envelope. From inside a pid namespace (`blind`) it says nothing.
+
+    There it is empty, without an error; and where a driver does list somebody, its numbers are other processes here.
+    """
+    if blind:
         return processes_unknown(
             Reason.PID_NAMESPACE_BLIND,
             source=source,
-            detail="the driver lists no process to those outside the host's pid namespace",
+            detail="the driver does not tell those outside the host's pid namespace who uses a GPU",
         )
     return Envelope(value=value, state=state, source=source, measured_at=now(), evidence=evidence, unknown_reason=None)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,17 @@ def test_clients_of_a_server_that_vanished_are_not_known_either(scene):
     tenants, _ = scene.join(daemons, gpus, scene.who(577, 581, 582))
     assert [tenant.kind for tenant in tenants] == ["unresolved", "unresolved", "foreign"]
     assert foreign_unknown(gpus, tenants) == {scene.uuid: Reason.SERVER_VANISHED}
+
+
+@pytest.mark.parametrize("reason", [Reason.IDENTITY_AMBIGUOUS, Reason.SERVER_VANISHED])
+def test_a_daemon_whose_server_is_no_such_process_here_may_list_other_numbers(scene, reason):
+    """A control daemon in a container of its own: its client 577 is not the 577 that the driver lists."""
+    server = msgspec.structs.replace(scene.server(633, (577,)), start_ticks=None, unknown={"start_ticks": reason})
+    gpus = [scene.gpu(scene.row(577), scene.row(9000, mps=True), scene.row(9001, mps=None))]
+    tenants, disagreements = scene.join([scene.daemon(server)], gpus, scene.who(577, 9000, 9001))
+    assert [tenant.kind for tenant in tenants] == ["foreign", "unresolved", "unresolved"]
+    assert foreign_unknown(gpus, tenants) == {scene.uuid: reason}
+    assert disagreements == ()
 
 
 def test_a_server_stays_a_server_while_its_daemon_is_silent(scene):

@@ -79,6 +79,8 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         closing = {"Connection": "close"}
+        if scope["http_version"] not in ("1.0", "1.1"):
+            return PlainTextResponse("HTTP/1.0 and HTTP/1.1 only\n", 505, closing)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("GET and HEAD only\n", 405, {"Allow": "GET, HEAD", **closing})
         if len(scope["raw_path"]) + len(scope["query_string"]) > self._limits.path_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -56,26 +57,26 @@ def sweep_now(
     )
     if not any(isinstance(outcome, SweepDocument) and outcome.stuck_clients for outcome in swept.outcomes):
         shutil.rmtree(work, ignore_errors=True)  # a client that is left behind may still read its own code
-    if as_json:
-        _print_json(swept)
-    else:
-        _print(swept)
-    for outcome in swept.outcomes:
-        if isinstance(outcome, Event):
-            _complain(outcome)
+    with contextlib.suppress(OSError):  # nobody reads any more, and all that matters is on the disk
+        _show(swept, as_json=as_json)
     return _exit_code(swept, interrupted=stop.requested)
 
 
 def _drain_on_signals(stop: Stop) -> None:
     def asked(_number: int, _frame: FrameType | None) -> None:
         if stop.requested:
-            os.write(2, b"\nleaving at once; the client drains and leaves by itself\n")
+            _say(b"\nleaving at once; the client drains and leaves by itself\n")
             os._exit(Exit.LEFT_AT_ONCE)
-        os.write(2, b"\nletting the client drain, then writing what was measured; again to leave at once\n")
         stop.request()
+        _say(b"\nletting the client drain, then writing what was measured; again to leave at once\n")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, asked)
+
+
+def _say(text: bytes) -> None:
+    with contextlib.suppress(OSError):  # a terminal that was closed
+        os.write(2, text)
 
 
 def _exit_code(swept: Swept, *, interrupted: bool) -> Exit:
@@ -88,6 +89,17 @@ def _exit_code(swept: Swept, *, interrupted: bool) -> Exit:
         return Exit.REFUSED
     whole = all(isinstance(outcome, SweepDocument) and outcome.complete_sweep for outcome in swept.outcomes)
     return Exit.OK if whole else Exit.PARTIAL
+
+
+def _show(swept: Swept, *, as_json: bool) -> None:
+    if as_json:
+        _print_json(swept)
+    else:
+        _print(swept)
+    for outcome in swept.outcomes:
+        if isinstance(outcome, Event):
+            _complain(outcome)
+    sys.stdout.flush()
 
 
 def _print(swept: Swept) -> None:

@@ -70,6 +70,7 @@ class Service:
         self._past = Past(facts=self._facts, loop=self._loop, changed=self._consider, log=self._log)
         self._outlook = Outlook(notifier=notifier, last_fault_age=self._past.last_fault_age, log=self._log)
         self._stopping: asyncio.Event = asyncio.Event()
+        self._terminal = _has_terminal()  # asked now: once it has hung up, it is no terminal any more
         self._turned = time.monotonic()
         self._poll_worker: Worker[PollSnapshot] = Worker("poll", self._loop)
         self._client_worker: Worker[Refusal | str] = Worker("client check", self._loop)
@@ -207,7 +208,7 @@ class Service:
         self._stopping.set()
 
     def _hung_up(self) -> None:
-        if _has_terminal():
+        if self._terminal:
             self._asked_to_stop("SIGHUP")
         else:
             self._reload()

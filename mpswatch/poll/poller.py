@@ -1,83 +1,26 @@
-"""One look at everything: all sources side by side, each with its deadline, joined into one snapshot.
-
-A source that does not come back is named, is not asked again until it does, and takes nothing else down.
-"""
+"""Asks all sources side by side, each in a thread and by a deadline of its own."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 from mpswatch import mps
-from mpswatch.documents import (
-    Conditions,
-    DaemonLook,
-    Disagreement,
-    Envelope,
-    GpuLook,
-    PollSnapshot,
-    Reason,
-    SourceLook,
-    State,
-    Tenant,
-)
-from mpswatch.errors import MpswatchError
+from mpswatch.documents import Conditions, DaemonLook, GpuLook, PollSnapshot, Reason, SourceLook, Tenant
 from mpswatch.gpu import GpuSource, conditions_unknown
+from mpswatch.poll import looks
+from mpswatch.poll.looks import DaemonAddress, Gpus, Look
 from mpswatch.proc import Identity, Processes
 from mpswatch.process.watched import Watched
-from mpswatch.tenants import clients_known, foreign_unknown, key, tell_apart
-
-T = TypeVar("T")
+from mpswatch.tenants import tell_apart
 
 GRACE = 0.5
 """Seconds that a source has beyond its own deadline before it counts as stuck: it should have ended by itself."""
 
 PROC_DEADLINE = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DaemonAddress:
-    """Where a control daemon is found. `log_directory` is for its logs, where they are readable."""
-
-    name: str
-    pipe_directory: Path
-    log_directory: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Gpus:
-    looks: tuple[GpuLook, ...] | None
-    source: str
-    at: datetime
-    reason: Reason | None
-    details: dict[str, str]
-    sources: tuple[SourceLook, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    daemons: tuple[tuple[DaemonLook, SourceLook], ...]
-    gpus: _Gpus
-    proc: SourceLook
-    tenants: tuple[Tenant, ...]
-    disagreements: tuple[Disagreement, ...]
-
-    def all_answered(self) -> bool:
-        return self.gpus.looks is not None and self.proc.success and all(look.success for _, look in self.daemons)
-
-    def doubtful(self) -> set[object]:
-        """What a look in mid-change gets wrong: whoever seems foreign or gone, and lists that disagree."""
-        found: set[object] = {(key(t), t.kind) for t in self.tenants if t.kind in {"foreign", "unresolved"}}
-        for disagreement in self.disagreements:
-            found.update((pid, "client") for pid in disagreement.only_in_client_list)
-            found.update((pid, "driver") for pid in disagreement.only_in_driver_list)
-        return found
 
 
 class Poller:
@@ -127,9 +70,14 @@ class Poller:
             if look.all_answered() and look.doubtful() - self._doubts:
                 look = self._once()
             self._doubts = look.doubtful()
-            snapshot = self._snapshot(look, started_at)
-            self._tenants = self._remembered(look)
-            return snapshot
+            self._tenants = looks.remembered(look, self._tenants)
+            return looks.snapshot(
+                look,
+                host=self._host,
+                simulated=any(mps.is_rehearsal(address.pipe_directory) for address in self._daemons),
+                started_at=started_at,
+                finished_at=self._clock(),
+            )
 
     def look_at_daemon(self, name: str, *, with_contexts: bool = False) -> DaemonLook:
         """One control daemon alone, on one connection: a sweep's own looks between two polls."""
@@ -146,10 +94,10 @@ class Poller:
             try:
                 return watched.call(partial(source.conditions, uuid), self._gpu_deadline + GRACE)
             except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
-                reason = reason or _reason_of(error)
+                reason = reason or looks.reason_of(error)
         return conditions_unknown(reason or Reason.NO_GPU, source=self._sources[0].name if self._sources else "")
 
-    def _once(self) -> _Look:
+    def _once(self) -> Look:
         """All sources side by side: the daemons in threads, the GPUs in this one."""
         found: dict[str, tuple[DaemonLook, SourceLook]] = {}
 
@@ -166,17 +114,17 @@ class Poller:
         for thread in threads:
             thread.join()  # each ends by its own deadline
         daemons = tuple(found[address.name] for address in self._daemons)
-        looks = tuple(look for look, _ in daemons)
-        identities, proc = self._identities(looks, gpus.looks or ())
+        seen = tuple(look for look, _ in daemons)
+        identities, proc = self._identities(seen, gpus.looks or ())
         tenants, disagreements = tell_apart(
-            daemons=looks,
+            daemons=seen,
             gpus=gpus.looks or (),
             identities=identities,
             previous=self._tenants,
             now=self._clock(),
             identity_reason=proc.reason or Reason.PROCESS_GONE,
         )
-        return _Look(daemons, gpus, proc, tenants, disagreements)
+        return Look(daemons, gpus, proc, tenants, disagreements)
 
     def _daemon(
         self, address: DaemonAddress, watched: Watched, *, with_contexts: bool
@@ -197,30 +145,30 @@ class Poller:
                 self._mps_deadline + GRACE,
             )
         except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
-            source = _failed("mps", address.name, began, error)
-            return _daemon_unknown(address, source, self._clock()), source
+            source = looks.failed("mps", address.name, began, error)
+            return looks.daemon_unknown(address, source, self._clock()), source
         if look.servers.value is not None:
             self._servers[address.name] = tuple(server.pid for server in look.servers.value)
         return look, source
 
-    def _gpus(self) -> _Gpus:
+    def _gpus(self) -> Gpus:
         """The first source that answers; the next one is asked only when it does not."""
         asked: list[SourceLook] = []
         for source, watched in zip(self._sources, self._watched_sources, strict=True):
             began = time.monotonic()
             try:
-                looks = watched.call(source.look, self._gpu_deadline + GRACE)
+                found = watched.call(source.look, self._gpu_deadline + GRACE)
             except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
-                asked.append(_failed(source.name, "", began, error))
+                asked.append(looks.failed(source.name, "", began, error))
                 continue
             asked.append(
                 SourceLook(source=source.name, daemon="", success=True, duration_seconds=time.monotonic() - began)
             )
-            return _Gpus(looks, source.name, self._clock(), None, {}, tuple(asked))
+            return Gpus(found, source.name, self._clock(), None, {}, tuple(asked))
         reason = asked[0].reason if asked else Reason.NO_GPU
         details = {look.source: look.detail or "" for look in asked}
         names = ", ".join(look.source for look in asked)
-        return _Gpus(None, names, self._clock(), reason, details, tuple(asked))
+        return Gpus(None, names, self._clock(), reason, details, tuple(asked))
 
     def _identities(
         self, daemons: Sequence[DaemonLook], gpus: Sequence[GpuLook]
@@ -235,95 +183,6 @@ class Poller:
                 lambda: self._processes.identities(sorted(pids), self._identities_before), PROC_DEADLINE
             )
         except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
-            return {}, _failed("proc", "", began, error)
+            return {}, looks.failed("proc", "", began, error)
         self._identities_before = found
         return found, SourceLook(source="proc", daemon="", success=True, duration_seconds=time.monotonic() - began)
-
-    def _snapshot(self, look: _Look, started_at: datetime) -> PollSnapshot:
-        simulated = any(mps.is_rehearsal(address.pipe_directory) for address in self._daemons)
-        state: State = "simulated" if simulated else "measured"
-        gpus = look.gpus
-        looks = gpus.looks or ()
-        unseen = foreign_unknown(looks, ())
-        blind = next(iter(unseen.values())) if looks and len(unseen) == len(looks) else gpus.reason
-        return PollSnapshot(
-            host=self._host,
-            started_at=started_at,
-            finished_at=self._clock(),
-            simulated=simulated,
-            daemons=tuple(daemon for daemon, _ in look.daemons),
-            gpus=_envelope(
-                gpus.looks, state, source=gpus.source, at=gpus.at, evidence=dict(gpus.details), reason=gpus.reason
-            ),
-            tenants=_envelope(
-                None if blind else look.tenants,
-                state,
-                source=f"nvidia-cuda-mps-control, {gpus.source}, proc",
-                at=gpus.at,
-                evidence={"gpus_unknown": unseen} if unseen else {},
-                reason=blind,
-            ),
-            disagreements=look.disagreements,
-            sources=(*(source for _, source in look.daemons), *gpus.sources, look.proc),
-            foreign_unknown=foreign_unknown(looks, look.tenants),
-        )
-
-    def _remembered(self, look: _Look) -> tuple[Tenant, ...]:
-        """The tenants seen, and those of the last look that this one could not have seen."""
-        seen = {key(tenant) for tenant in look.tenants}
-        gpus = {gpu.gpu.uuid for gpu in look.gpus.looks or () if gpu.processes.value is not None}
-        daemons = {daemon.name for daemon, _ in look.daemons if clients_known(daemon)}
-        unseen = tuple(
-            tenant
-            for tenant in self._tenants
-            if key(tenant) not in seen
-            and (tenant.daemon not in daemons if tenant.gpu_uuid is None else tenant.gpu_uuid not in gpus)
-        )
-        return look.tenants + unseen
-
-
-def _reason_of(error: Exception) -> Reason:
-    return error.reason if isinstance(error, MpswatchError) else Reason.INTERNAL_ERROR
-
-
-def _failed(source: str, daemon: str, began: float, error: Exception) -> SourceLook:
-    return SourceLook(
-        source=source,
-        daemon=daemon,
-        success=False,
-        duration_seconds=time.monotonic() - began,
-        reason=_reason_of(error),
-        detail=error.detail if isinstance(error, MpswatchError) else repr(error),
-    )
-
-
-def _daemon_unknown(address: DaemonAddress, source: SourceLook, at: datetime) -> DaemonLook:
-    reason = source.reason or Reason.SOURCE_FAILED
-    return DaemonLook(
-        name=address.name,
-        pipe_directory=str(address.pipe_directory),
-        up=None,
-        up_reason=reason,
-        servers=_envelope(
-            None,
-            "unknown",
-            source="nvidia-cuda-mps-control",
-            at=at,
-            evidence={"detail": source.detail or ""},
-            reason=reason,
-        ),
-        unknown=dict.fromkeys(("protocol", "default_active_thread_percentage", "our_session"), reason),
-    )
-
-
-def _envelope(
-    value: T | None, state: State, *, source: str, at: datetime, evidence: dict[str, object], reason: Reason | None
-) -> Envelope[T]:
-    return Envelope(
-        value=value,
-        state="unknown" if value is None else state,
-        source=source,
-        measured_at=at,
-        evidence=evidence,
-        unknown_reason=(reason or Reason.SOURCE_FAILED) if value is None else None,
-    )

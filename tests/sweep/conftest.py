@@ -28,7 +28,7 @@ from mpswatch.documents import (
     SweepDocument,
     Tenant,
 )
-from mpswatch.proc import Processes, ProcessGone
+from mpswatch.proc import Processes
 from mpswatch.sweep import Limits, Plan, Ports, ProcessRuntime, Progress, Refusal, Stop, run_sweep
 
 HERE = Path(__file__).parent
@@ -206,15 +206,11 @@ class Desk:
 
     def ours_alive(self) -> list[int]:
         """Processes of our launchers' sessions that still live."""
-        found = []
-        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
-            try:
-                facts = self.processes.facts(pid)
-            except ProcessGone:
-                continue
-            if facts.session in self.launchers() and facts.state != "Z":
-                found.append(pid)
-        return found
+        launchers = self.launchers()
+        if not launchers:
+            return []
+        there = self.processes.identities(int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
+        return [found.pid for found in there.values() if found.session in launchers and found.state != "Z"]
 
 
 @pytest.fixture

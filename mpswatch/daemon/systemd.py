@@ -48,6 +48,11 @@ class Notifier:
         """Ask for that much more time (a sweep drains while we stop)."""
         self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
     def _send(self, message: str) -> None:
         if self._address is None:
             return

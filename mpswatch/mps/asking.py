@@ -61,19 +61,20 @@ def look(
     try:
         reply, asked = _converse(pipe_directory, known_servers, program, began + deadline, with_contexts=with_contexts)
         if not reply.servers and (shown := protocol.speaks_protocol_3(pipe_directory, processes)):
-            raise grammar.OtherProtocol(Reason.PROTOCOL_UNSUPPORTED, shown)
+            raise grammar.OtherProtocol(shown, protocol="3")
     except MpswatchError as found:
         error = _told_apart(found, pipe_directory, processes)
         up = _up(error)
         unknown["default_active_thread_percentage"] = error.reason
-        if up is not True:
+        spoken = error.protocol if isinstance(error, grammar.OtherProtocol) else None
+        if spoken is None:
             unknown["protocol"] = error.reason
         look = DaemonLook(
             name=name,
             pipe_directory=str(pipe_directory),
             up=up,
             up_reason=None if up else error.reason,
-            protocol="3" if up else None,
+            protocol=spoken,
             servers=_envelope(None, clock(), "unknown", {"detail": error.detail}, error.reason),
             our_session=session,
             unknown=unknown,
@@ -169,8 +170,8 @@ def _told_apart(error: MpswatchError, pipe_directory: Path, processes: Processes
             return error
     if isinstance(error, grammar.ReplyError):
         shown = protocol.speaks_protocol_3(pipe_directory, processes)
-        if shown and not isinstance(error, grammar.OtherProtocol):
-            return grammar.OtherProtocol(Reason.PROTOCOL_UNSUPPORTED, f"{shown}; {error.detail}")
+        if shown:
+            return grammar.OtherProtocol(f"{shown}; {error.detail}", protocol="3")
     return error
 
 

@@ -43,7 +43,14 @@ class ReplyError(MpswatchError):
 
 
 class OtherProtocol(ReplyError):  # noqa: N818 -- says what happened, and reads so where it is caught
-    """The daemon does not know the first command of this protocol, or speaks as protocol 3 does."""
+    """The daemon does not know the first command of this protocol, or speaks as protocol 3 does.
+
+    `protocol` is which one, None where nothing shows it.
+    """
+
+    def __init__(self, detail: str, *, protocol: str | None) -> None:
+        super().__init__(Reason.PROTOCOL_UNSUPPORTED, detail)
+        self.protocol = protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ def _unexpected(line: bytes | None, command: str) -> ReplyError:
         return ReplyError(Reason.PERMISSION, f"{command}: {_quoted(line)}")
     unknown = _UNKNOWN_COMMAND.fullmatch(line)
     if (unknown and unknown.group(1) == b"get_server_list") or line == b"Ready":
-        return OtherProtocol(Reason.PROTOCOL_UNSUPPORTED, f"{command}: {_quoted(line)}")
+        return OtherProtocol(f"{command}: {_quoted(line)}", protocol="3" if line == b"Ready" else None)
     return ReplyError(Reason.DAEMON_NONSENSE, f"{command}: {_quoted(line)}")
 
 

@@ -293,6 +293,13 @@ def test_protocol_3_is_told_by_a_servers_folder_even_where_the_lists_look_empty(
         unsupported(*daemon.look())
 
 
+def test_a_daemon_that_does_not_know_the_first_command_speaks_some_other_protocol(daemon):
+    daemon.play(mode="raw", raw=b'Unknown command "get_server_list"\n'.hex())
+    look, source = daemon.look()
+    assert (look.up, look.protocol, source.reason) == (True, None, Reason.PROTOCOL_UNSUPPORTED)
+    assert look.unknown["protocol"] is Reason.PROTOCOL_UNSUPPORTED
+
+
 def test_protocol_3_is_told_by_its_state_ready(daemon):
     daemon.play({"servers": {"633": {"state": "Ready"}}})
     unsupported(*daemon.look(known=[633]))

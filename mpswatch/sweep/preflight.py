@@ -8,8 +8,9 @@ with a fresh look, and again with a fresher one before each cell.
 
 from __future__ import annotations
 
-from mpswatch.documents import Conditions, DaemonLook, GpuLook, PollSnapshot, Reason, ServerLook
+from mpswatch.documents import Conditions, DaemonLook, GpuLook, PollSnapshot, Reason
 from mpswatch.sweep.permit import Circumstances, Limits, LockHolder, Permit, Refusal
+from mpswatch.sweep.server_rules import as_reason, doubt_daemon, doubt_server
 
 
 def decide(
@@ -39,8 +40,8 @@ def decide(
         return gpu
     return (
         _alone(look, circumstances)
-        or _daemon(look)
-        or _server(look, limits, permitted)
+        or doubt_daemon(look)
+        or doubt_server(look, limits, permitted)
         or _fault(circumstances, limits)
         or _memory(gpu.conditions, circumstances, limits)
         or (None if cells_run else _utilization(gpu.conditions, limits))
@@ -63,7 +64,7 @@ def _gpu(snapshot: PollSnapshot, gpu_uuid: str) -> GpuLook | Refusal:
     looks = snapshot.gpus.value
     if looks is None:
         return Refusal(
-            reason=_reason(snapshot.gpus.unknown_reason, Reason.NO_GPU),
+            reason=as_reason(snapshot.gpus.unknown_reason, Reason.NO_GPU),
             detail=f"the GPU could not be looked at: {snapshot.gpus.unknown_reason}",
             remedy="see `mpswatch doctor` for NVML and nvidia-smi",
         )
@@ -103,155 +104,6 @@ def _alone(look: DaemonLook, circumstances: Circumstances) -> Refusal | None:
 
 def _age(holder: LockHolder) -> str:
     return "which is gone" if holder.age_seconds is None else f"{holder.age_seconds:.0f} s old"
-
-
-def _daemon(look: DaemonLook) -> Refusal | None:
-    if look.up_reason is Reason.PROTOCOL_UNSUPPORTED or (look.protocol or "").lstrip("vV").startswith("3"):
-        return Refusal(
-            reason=Reason.PROTOCOL_UNSUPPORTED,
-            detail=f"the control daemon {look.name} speaks MPS protocol 3, which mpswatch does not measure under",
-            remedy="start the control daemon without the opt-in to protocol 3",
-        )
-    if look.up is not True:
-        silent = look.up_reason or Reason.DAEMON_SILENT
-        return Refusal(
-            reason=silent,
-            detail=f"the control daemon {look.name} cannot be asked: {silent.value}",
-            remedy=f"start nvidia-cuda-mps-control -d for {look.pipe_directory}, or correct the pipe directory",
-        )
-    if look.servers.value is None:
-        reason = _reason(look.servers.unknown_reason, Reason.DAEMON_SILENT)
-        return Refusal(
-            reason=reason,
-            detail=f"the control daemon {look.name} did not say which servers it runs: {reason.value}",
-            remedy="see `mpswatch doctor`",
-        )
-    return None
-
-
-def _server(look: DaemonLook, limits: Limits, permitted: Permit | None) -> Refusal | None:
-    servers = look.servers.value or ()
-    if not servers:
-        return _no_server(look, limits, permitted)
-    if len(servers) > 1:
-        pids = ", ".join(str(server.pid) for server in servers)
-        return Refusal(
-            reason=Reason.SEVERAL_SERVERS,
-            detail=f"the control daemon {look.name} lists several servers: {pids}",
-            remedy="wait until one of them is gone: which of them a client would join is not known",
-        )
-    (server,) = servers
-    return (
-        _same(server, permitted)
-        or _user(server, limits)
-        or _active(server)
-        or _settled(server, limits, own=permitted is not None and permitted.own)
-        or _room(server, limits)
-    )
-
-
-def _no_server(look: DaemonLook, limits: Limits, permitted: Permit | None) -> Refusal | None:
-    if permitted is not None and permitted.server is not None:
-        return Refusal(
-            reason=Reason.SERVER_VANISHED,
-            detail=f"the server {permitted.server.pid} of this sweep is gone",
-            remedy=None,
-        )
-    if limits.stack_uid is not None and limits.stack_uid == limits.client_uid:
-        return None
-    if limits.stack_uid is not None:
-        detail = f"and the stack's uid is {limits.stack_uid}, while the measuring client runs as {limits.client_uid}"
-        remedy = f"run mpswatch as uid {limits.stack_uid}, or start one of the stack's services first"
-    else:
-        detail = f"and a sweep would create one for uid {limits.client_uid} and lock other users out"
-        remedy = "start one of the stack's services first, or set sweep.stack_uid to the stack's uid"
-    return Refusal(
-        reason=Reason.NO_SERVER, detail=f"the control daemon {look.name} runs no server, {detail}", remedy=remedy
-    )
-
-
-def _same(server: ServerLook, permitted: Permit | None) -> Refusal | None:
-    if server.start_ticks is None:
-        return Refusal(
-            reason=server.unknown.get("start_ticks", Reason.PROCESS_GONE),
-            detail=f"the server {server.pid} has no process that can be seen in /proc",
-            remedy="run mpswatch in the control daemon's pid namespace (the host's)",
-        )
-    if permitted is None or permitted.server is None:
-        return None
-    if (server.pid, server.start_ticks) != (permitted.server_pid, permitted.start_ticks):
-        return Refusal(
-            reason=Reason.SERVER_CHANGED,
-            detail=f"the server was {permitted.server_pid} and is {server.pid} now",
-            remedy="the next sweep measures under the new server, once it has settled",
-        )
-    return None
-
-
-def _user(server: ServerLook, limits: Limits) -> Refusal | None:
-    if server.multi_user:
-        return None
-    if server.uid is None:
-        return Refusal(
-            reason=server.unknown.get("uid", Reason.UID_MISMATCH),
-            detail=f"whose server {server.pid} is, is not known, and a client of another uid would shut it down",
-            remedy="run mpswatch where the server's process can be seen in /proc",
-        )
-    if server.uid != limits.client_uid:
-        return Refusal(
-            reason=Reason.UID_MISMATCH,
-            detail=f"the server {server.pid} serves uid {server.uid}, the measuring client runs as {limits.client_uid}:"
-            " it would be queued, and the daemon would shut the server down",
-            remedy=f"run mpswatch as uid {server.uid}, or the control daemon with -multiuser-server",
-        )
-    return None
-
-
-def _active(server: ServerLook) -> Refusal | None:
-    if server.server_state == "ACTIVE":
-        return None
-    if server.server_state is None:
-        reason = server.unknown.get("server_state", Reason.SERVER_NOT_ACTIVE)
-        return Refusal(reason=reason, detail=f"the state of server {server.pid} is not known: {reason.value}")
-    fault = "FAULT" in server.server_state.upper()
-    return Refusal(
-        reason=Reason.SERVER_FAULT if fault else Reason.SERVER_NOT_ACTIVE,
-        detail=f"the server {server.pid} is {server.server_state}, not ACTIVE",
-        remedy="look into the MPS log directory's server.log" if fault else "wait until it is ACTIVE",
-    )
-
-
-def _settled(server: ServerLook, limits: Limits, *, own: bool) -> Refusal | None:
-    if own or limits.settle <= 0:
-        return None
-    if server.age_seconds is None:
-        return Refusal(
-            reason=server.unknown.get("age_seconds", Reason.SERVER_UNSETTLED),
-            detail=f"how old server {server.pid} is, is not known",
-        )
-    if server.age_seconds < limits.settle:
-        return Refusal(
-            reason=Reason.SERVER_UNSETTLED,
-            detail=f"the server {server.pid} is {server.age_seconds:.0f} s old; sweep.settle is {limits.settle:.0f} s",
-            remedy=f"wait {limits.settle - server.age_seconds:.0f} s",
-        )
-    return None
-
-
-def _room(server: ServerLook, limits: Limits) -> Refusal | None:
-    if server.clients is None:
-        reason = server.unknown.get("clients", Reason.DAEMON_NONSENSE)
-        return Refusal(reason=reason, detail=f"the clients of server {server.pid} are not known: {reason.value}")
-    limit = limits.context_limit if server.context_limit is None else server.context_limit
-    # A client may have several contexts, and the limit is of contexts.
-    used = max(len(server.clients), len(server.contexts or ()))
-    if used + 1 > limit - limits.headroom:
-        return Refusal(
-            reason=Reason.SERVER_FULL,
-            detail=f"the server {server.pid} has {used} of {limit} places taken, and {limits.headroom} must stay free",
-            remedy="wait until clients have left, or lower sweep.headroom",
-        )
-    return None
 
 
 def _fault(circumstances: Circumstances, limits: Limits) -> Refusal | None:
@@ -304,11 +156,3 @@ def _utilization(conditions: Conditions, limits: Limits) -> Refusal | None:
             remedy="wait until the GPU is less busy",
         )
     return None
-
-
-def _reason(text: str | None, otherwise: Reason) -> Reason:
-    """An envelope's reason, which is a `Reason`'s value wherever this program wrote it."""
-    try:
-        return Reason(text) if text is not None else otherwise
-    except ValueError:
-        return otherwise

@@ -209,6 +209,8 @@ class Latest:
                     continue
                 age = max(0.0, (now - finished_at(document)).total_seconds())
                 self._take_sweep(target, document, age=age)
+                if target in self._refused and self._refused[target].at < finished_at(document):
+                    del self._refused[target]
                 taken += 1
             if taken:
                 self._view = None
@@ -217,9 +219,8 @@ class Latest:
     def remember(self, events: Iterable[Event]) -> None:
         """Show events of an earlier process (from the journal) on the page; they count for nothing else."""
         with self._lock:
-            for event in events:
-                if event.simulated == self._simulated:
-                    self._events.append(event)
+            ours = [event for event in events if event.simulated == self._simulated]
+            self._events = deque([*ours, *self._events], maxlen=RECENT_EVENTS)
             self._view = None
 
     # --- what others read ----------------------------------------------------------------------

@@ -187,6 +187,21 @@ def test_a_refusal_is_counted_shown_and_over_with_the_next_run(latest, facts):
     assert [run.outcome for run in view.runs] == ["complete", "refused", "refused"]
 
 
+def test_a_run_of_another_process_after_a_refusal_ends_it(latest, facts):
+    latest.record(facts.refusal())
+    latest.restore([facts.sweep(facts.NOON - timedelta(minutes=1), run_id="before")], now=facts.NOON)
+    assert latest.view().refused
+    later = facts.NOON + timedelta(minutes=1)
+    latest.restore([facts.sweep(later, run_id="after")], now=later)
+    assert not latest.view().refused
+
+
+def test_events_of_an_earlier_process_come_before_ours(latest, facts):
+    latest.record(facts.event("started", facts.NOON))
+    latest.remember([facts.event("stopped", facts.NOON - timedelta(hours=1)), facts.event("stopped", simulated=True)])
+    assert [event.kind for event in latest.view().events] == ["started", "stopped"]
+
+
 def test_how_a_run_ended_is_told_apart(latest, facts):
     latest.record(facts.sweep())
     latest.record(facts.sweep(failed={"10": Reason.DEADLINE}))

@@ -60,6 +60,8 @@ def look(
     unknown: dict[str, Reason] = {} if session_reason is None else {"our_session": session_reason}
     try:
         reply, asked = _converse(pipe_directory, known_servers, program, began + deadline, with_contexts=with_contexts)
+        if session is None:  # a sweep may have begun while the daemon took its time
+            session, _ = _our_session(pipe_directory, processes)
         if not reply.servers and (shown := protocol.speaks_protocol_3(pipe_directory, processes)):
             raise grammar.OtherProtocol(shown, protocol="3")
     except MpswatchError as found:

@@ -319,6 +319,19 @@ def test_the_lock_on_the_pipe_directory_names_our_session(daemon):
         os.close(descriptor)
 
 
+def test_a_lock_taken_while_the_daemon_answers_is_seen(daemon):
+    """Else a measuring client that joins a slow daemon's list meanwhile would be called managed."""
+    status = daemon.directory.stat()
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    line = f"1: FLOCK  ADVISORY  WRITE 880 {place} 0 EOF"
+    program = daemon.directory.parent / "slow"
+    program.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{line}' >{daemon.tree.root}/locks\nprintf '\\n100.0\\n\\n'\n")
+    program.chmod(0o755)
+    look, source = daemon.look(program=str(program))
+    assert source.success
+    assert look.our_session == 880
+
+
 def test_two_holders_of_one_lock_are_ambiguous(daemon):
     status = daemon.directory.stat()
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

@@ -27,6 +27,9 @@ EXIT_FAILED = 1
 EXIT_NOT_DRAINED = 70
 """The device itself would not drain: synchronising raised, because it or its server is broken already."""
 
+DRAIN_TRIES = 4
+DRAIN_PAUSE = 0.5
+
 ENVIRONMENT_SHOWN = ("CUDA_", "NVIDIA_", "OMP_", "OPENBLAS_", "MKL_", "CUBLAS", "PYTORCH_", "TORCH_", "LD_")
 
 
@@ -54,16 +57,29 @@ def _live(cell: Cell, backend: Backend, descriptors: Descriptors, forked_at: flo
         child.work_through()
     except BaseException as error:  # noqa: BLE001 -- MemoryError, SystemExit, KeyboardInterrupt: all leave the same way
         failure = error
-    try:
-        if child.device is not None:
-            child.device.drain()
-    except BaseException as error:  # noqa: BLE001 -- a broken device: there is nothing left to wait for
-        child.report(failure or error)
+    drained = child.device is None or _drained(child.device)
+    if failure is not None:
+        child.report(failure)
+    if not drained:
         return EXIT_NOT_DRAINED
     if failure is None:
         return EXIT_DONE
-    child.report(failure)
     return EXIT_DONE if child.reported and isinstance(failure, Leave) else EXIT_FAILED
+
+
+def _drained(device: pieces.Device) -> bool:
+    """Wait until nothing is in flight. False where the device is broken and will not say so.
+
+    Should the call itself fail for want of memory, time does the same: what is in flight is a fraction of a second.
+    """
+    for _ in range(DRAIN_TRIES):
+        try:
+            device.drain()
+        except BaseException:  # noqa: BLE001 -- whatever it is, leaving early is the one thing that must not happen
+            time.sleep(DRAIN_PAUSE)
+        else:
+            return True
+    return False
 
 
 class Child:

@@ -71,17 +71,17 @@ def test_bye_in_the_midst_of_it(start, stack) -> None:
 def test_the_deadline_ends_it_from_within(start, stack) -> None:
     launcher = start()
     began = time.monotonic()
-    computing(launcher, deadline=0.8)
+    computing(launcher, deadline=1.5)
     failed = launcher.expect("failed")
     assert (failed["reason"], failed["phase"]) == ("deadline", "measure")
-    assert 0.7 < time.monotonic() - began < 3
+    assert 1.4 < time.monotonic() - began < 20
     launcher.expect("gone")
     drained(stack)
 
 
 def test_nobody_says_go_and_the_deadline_ends_it(start, stack) -> None:
     launcher = start()
-    launcher.cell(deadline=0.3)
+    launcher.cell(deadline=1.0)
     launcher.expect("forked")
     launcher.expect("attached")
     assert launcher.expect("failed")["reason"] == "deadline"
@@ -91,7 +91,7 @@ def test_nobody_says_go_and_the_deadline_ends_it(start, stack) -> None:
 
 def test_nobody_says_bye_and_the_deadline_ends_it(start) -> None:
     launcher = start()
-    launcher.cell(deadline=1.0)
+    launcher.cell(deadline=2.0)
     launcher.expect("forked")
     launcher.expect("attached")
     launcher.say(go=True)

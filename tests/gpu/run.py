@@ -67,7 +67,20 @@ def main() -> int:
         return 2
     if wheels := absent(NEEDED_BY_THE_DAEMON):
         print(f"without {' '.join(wheels)} the tests of the whole daemon are left out", file=sys.stderr)
-    pytest = [sys.executable, "-m", "pytest", "-m", "gpu", "-s", "-p", "no:cacheprovider", str(HERE), *arguments]
+    pytest = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "-s",
+        "-W",
+        "default",
+        "-p",
+        "no:cacheprovider",
+        str(HERE),
+        *arguments,
+    ]
     return subprocess.call(pytest, cwd=ROOT)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
 import sys
@@ -37,6 +38,7 @@ class Tally:
 
     def __init__(self, output: Path | None, driver_version: str, stacks: int) -> None:
         self.lock = threading.Lock()
+        self.most: float = math.inf
         self.output, self.driver, self.stacks = output, driver_version, stacks
         self.trials: Counter[Way] = Counter()
         self.taken: Counter[Way] = Counter()
@@ -47,7 +49,7 @@ class Tally:
     def take(self, ways: list[Way]) -> Way | None:
         """The way that has had the fewest trials, round and round; None when every way has had its most."""
         with self.lock:
-            left = [way for way in ways if way.most is None or self.taken[way] < way.most]
+            left = [way for way in ways if self.taken[way] < min(way.most or self.most, self.most)]
             way = min(left, key=lambda way: self.taken[way], default=None)
             if way is not None:
                 self.taken[way] += 1
@@ -182,6 +184,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     ways, until = chosen(options), time.monotonic() + options.seconds
     tally = Tally(options.output, "rehearsal" if options.rehearsal else driver(), options.stacks)
+    tally.most = options.trials or math.inf
     seed = options.seed if options.seed is not None else random.randrange(1 << 30)
     print(f"seed {seed}, {len(ways)} ways, {options.stacks} stacks, {options.seconds:g} s", flush=True)
 
@@ -232,6 +235,7 @@ def main() -> int:
     parser.add_argument(
         "--stacks", type=int, default=1, choices=range(1, 5), help="private control daemons side by side"
     )
+    parser.add_argument("--trials", type=int, help="at most so many trials of each way")
     parser.add_argument("--output", type=Path, help="a JSON file, written after every trial")
     parser.add_argument("--only", default="", help="ways whose name holds this")
     parser.add_argument("--naive", action="store_true", help="also the naive harness: each death is a GPU fault")

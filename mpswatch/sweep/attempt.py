@@ -104,7 +104,6 @@ class Attempt:
         doubt = still(bench.ports.look_at_daemon(), member, bench.ports.processes)
         if doubt is not None:
             raise CellError(doubt.reason, doubt.detail)
-        seen.managed_to_the_end = True
         seen.result = result
 
     def _cell(self) -> dict[str, object]:
@@ -199,7 +198,7 @@ class Attempt:
                     reason = Reason.CLIENT_DIED  # nobody here asked it to leave: its launcher went away
                 return self._with_last_words(reason, f"{heard.phase}: {heard.detail or heard.reason}")
             case Gone(order=self._seen.order, cap=self._seen.cap):
-                self._seen.gone, self._seen.gone_at = heard, time.monotonic()
+                self._seen.gone = heard
                 text = f"the client ended ({how_ended(status_of(heard))}) while {expected} was expected"
                 return self._with_last_words(Reason.CLIENT_DIED, text)
         said, about = type(heard).__name__.lower(), getattr(heard, "order", None)

@@ -41,8 +41,8 @@ class Seen:
     """One cell, as far as it came. Times are time.monotonic, but for `measured_at`.
 
     `joined` are the pids that were new on the daemon's list, None where it was not read. `failed_itself` means that
-    the child said why, and leaves without being asked; `never_forked` that the launcher made none;
-    `managed_to_the_end` that it was still on the list, on the same server, when it had measured.
+    the child said why, and leaves without being asked; `never_forked` that the launcher made none.
+    `result` is only there when the client was still on the list, on the same server, after it.
     """
 
     order: int
@@ -57,11 +57,9 @@ class Seen:
     result: Result | None = None
     measured_at: datetime | None = None
     after: Conditions | None = None
-    managed_to_the_end: bool = False
     failed_itself: bool = False
     never_forked: bool = False
     gone: Gone | None = None
-    gone_at: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def _await_gone(bench: Bench, seen: Seen, deadline: float) -> None:
     while seen.gone is None:
         heard = bench.conversation.hear(until=deadline, heed_stop=False)
         if isinstance(heard, Gone) and heard.order == seen.order:
-            seen.gone, seen.gone_at = heard, time.monotonic()
+            seen.gone = heard
         elif isinstance(heard, Forked) and heard.order == seen.order:
             seen.forked = heard
         elif isinstance(heard, Late | Ended | Babble | Stopped):

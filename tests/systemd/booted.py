@@ -1,4 +1,4 @@
-"""Runs inside the booted container: ends the unit in every way, each in the middle of a cell, and writes down what came.
+"""Runs inside the booted container: ends the unit in every way, in the middle of a cell, and writes down what came.
 
 Arguments: the stack's directory, the file for the results. One JSON object a way: whether work was in flight, how long
 the client lived on, whom it harmed, and what became of the unit.

@@ -99,7 +99,13 @@ def _fill_in(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
         # a pod's own name changes with every restart: the chart hands over its node's
         tree["host"] = environ.get("MPSWATCH_HOST") or socket.gethostname() or "localhost"
     if tree.get("daemons") is None:
-        tree["daemons"] = [{"pipe_directory": environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"}]  # noqa: S108 - the control daemon's own default
+        # the control daemon's own variables and defaults
+        tree["daemons"] = [
+            {
+                "pipe_directory": environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps",  # noqa: S108
+                "log_directory": environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps",
+            }
+        ]
     archive = tree.setdefault("archive", {})
     if archive is None:
         archive = tree["archive"] = {}

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from mpswatch.archive import ArchiveError
 from mpswatch.config import Config
 from mpswatch.daemon.client_check import check_client
+from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.finding import Line
 from mpswatch.daemon.hold import hold
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.pause import is_paused
 from mpswatch.daemon.port_check import port_line
-from mpswatch.daemon.restore import newest_fault
 from mpswatch.daemon.verdict import Verdict, verdict
-from mpswatch.documents import DaemonLook, PollSnapshot, Reason, ServerLook
+from mpswatch.documents import DaemonLook, Event, PollSnapshot, Reason, ServerLook
 from mpswatch.sweep.circumstances import available_memory
 from mpswatch.sweep.permit import Refusal
 
@@ -34,18 +34,20 @@ def examine(parts: Parts) -> Report:
     config = parts.config
     snapshot = parts.poller.look()
     client = check_client(config, simulated=parts.simulated)
+    earlier, logs = _earlier(parts), parts.fault_logs.look()
     said = verdict(
         parts,
         snapshot,
         held=hold(config.sweep, paused=is_paused(parts.archive.directory), asked_for=False, now=datetime.now(UTC)),
         client=client if isinstance(client, Refusal) else None,
-        last_fault_age=lambda daemon: _fault_age(parts, daemon),
+        last_fault_age=lambda daemon: known_fault_age(earlier, logs, daemon),
         available_memory=available_memory(Path("/proc/meminfo")),
     )
     lines = [
         *_stack(parts),
         *_control_program(config),
         *(line for look in snapshot.daemons for line in _daemon(look)),
+        *_logs(parts, logs),
         *_namespace(parts),
         *_sources(snapshot),
         _client(client),
@@ -55,12 +57,11 @@ def examine(parts: Parts) -> Report:
     return Report(said, tuple(lines))
 
 
-def _fault_age(parts: Parts, daemon: str) -> float | None:
+def _earlier(parts: Parts) -> tuple[Event, ...]:
     try:
-        at = newest_fault(parts.journal.read(limit=200), daemon)
+        return parts.journal.read(limit=200)
     except ArchiveError:
-        return None
-    return None if at is None else max(0.0, (datetime.now(UTC) - at).total_seconds())
+        return ()
 
 
 def _stack(parts: Parts) -> Iterator[Line]:
@@ -139,6 +140,23 @@ def _server(server: ServerLook) -> Line:
         f"run mpswatch as uid {server.uid}" if server.uid is not None else "look at it from the host's pid namespace"
     )
     return Line("mend", "MPS server", detail, f"{remedy}, or the control daemon with -multiuser-server")
+
+
+def _logs(parts: Parts, logs: FaultLook) -> Iterator[Line]:
+    for name, found in logs.items():
+        directory = parts.address(name).log_directory
+        if isinstance(found, Reason):
+            where = (
+                f"{directory}/server.log of {name}" if directory is not None else f"no log directory of {name} is known"
+            )
+            yield Line(
+                "note",
+                "server.log",
+                f"{where}: {found}; faults that are over before the next poll are not seen",
+                "set daemons[].log_directory, and let mpswatch's user read it",
+            )
+        else:
+            yield Line("good", "server.log", f"{directory} of {name} is read")
 
 
 def _namespace(parts: Parts) -> Iterator[Line]:

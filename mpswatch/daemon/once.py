@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mpswatch.archive import ArchiveError
 from mpswatch.daemon.events import Target
+from mpswatch.daemon.fault_logs import known_fault_age
 from mpswatch.daemon.parts import Parts, runtime
 from mpswatch.daemon.pause import is_paused
-from mpswatch.daemon.restore import newest_fault
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
 from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
@@ -77,9 +76,10 @@ def sweep_once(
 
     earlier = parts.journal.read(limit=200)
 
+    logs = parts.fault_logs.look()
+
     def last_fault_age(name: str) -> float | None:
-        at = newest_fault(earlier, name)
-        return None if at is None else max(0.0, (datetime.now(UTC) - at).total_seconds())
+        return known_fault_age(earlier, logs, name)
 
     attempt = Attempt(
         trigger=trigger,

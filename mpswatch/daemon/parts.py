@@ -11,6 +11,7 @@ from pathlib import Path
 from mpswatch.archive import Archive
 from mpswatch.config import Config
 from mpswatch.daemon.events import Events
+from mpswatch.daemon.fault_logs import FaultLogs
 from mpswatch.gpu import open_sources
 from mpswatch.journal import Journal
 from mpswatch.mps import is_rehearsal
@@ -30,6 +31,7 @@ class Parts:
     addresses: tuple[DaemonAddress, ...]
     processes: Processes
     poller: Poller
+    fault_logs: FaultLogs
     plan: Plan
     limits: Limits
     archive: Archive
@@ -73,6 +75,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         addresses=watched,
         processes=processes,
         poller=poller,
+        fault_logs=FaultLogs(watched),
         plan=plan(config),
         limits=limits(config),
         archive=archive(config, simulated=simulated),

@@ -10,10 +10,12 @@ from typing import Any
 
 from mpswatch.daemon.disk import Disk, DiskLook
 from mpswatch.daemon.facts import Facts
+from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.keeper import KeepingError
 from mpswatch.daemon.parts import Parts
-from mpswatch.daemon.restore import Restored, newest_fault, restore
-from mpswatch.documents import Event
+from mpswatch.daemon.restore import Restored, restore
+from mpswatch.documents import Event, Reason
+from mpswatch.mps.server_log import Faults
 
 
 class Past:
@@ -48,8 +50,13 @@ class Past:
         except KeepingError as error:
             self._log.debug("the archive is not looked at", detail=error.detail)
 
-    def note(self, events: Iterable[Event]) -> None:
-        """Remember when a server had its last fault."""
+    def note(self, events: Iterable[Event], logs: FaultLook) -> None:
+        """Remember when a server had its last fault, and say whether its log can be read."""
+        for name, found in logs.items():
+            self._facts.latest.set_fault_log(name, found if isinstance(found, Reason) else None)
+            if isinstance(found, Faults) and found.newest_age is not None:
+                at = time.monotonic() - found.newest_age
+                self._faults[name] = max(at, self._faults.get(name, at))
         for event in events:
             if event.kind == "server_fault" and event.daemon is not None:
                 self._faults[event.daemon] = time.monotonic()
@@ -68,9 +75,8 @@ class Past:
         latest.remember(restored.events)
         latest.archive_measured(restored.total_bytes)
         for address in parts.addresses:
-            at = newest_fault(restored.events, address.name)
-            if at is not None:
-                age = max(0.0, (now - at).total_seconds())
+            age = known_fault_age(restored.events, {}, address.name)
+            if age is not None:
                 self._faults.setdefault(address.name, time.monotonic() - age)
         self.paused = restored.paused
         latest.set_paused(self.paused)

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mpswatch.changes import changes, remember
+from mpswatch.daemon.fault_logs import FaultLook, faults_of
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, Fact, PollSnapshot
 
+Looked: TypeAlias = tuple[PollSnapshot, FaultLook]
+
 
 class Polling:
-    """Polls when triggered. `after` gets each snapshot with the events that tell it from the one before."""
+    """Polls when triggered. `after` gets each snapshot, the events that tell it from the one before, and the logs."""
 
     def __init__(
         self,
         *,
         parts: Callable[[], Parts],
-        worker: Worker[PollSnapshot],
+        worker: Worker[Looked],
         record: Callable[[Fact], object],
-        after: Callable[[PollSnapshot, Sequence[Event]], None],
+        after: Callable[[PollSnapshot, Sequence[Event], FaultLook], None],
         log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self.previous: PollSnapshot | None = None
@@ -35,7 +38,8 @@ class Polling:
 
     def trigger(self) -> None:
         """Start a poll, unless the last one is still under way (its sources have deadlines: it will end)."""
-        late = not self._worker.offer(self._parts().poller.look, self._done, self._failed)
+        parts = self._parts()
+        late = not self._worker.offer(lambda: (parts.poller.look(), parts.fault_logs.look()), self._done, self._failed)
         if self._said.is_new("late", "late" if late else None) and late:
             self._log.warning("a poll takes longer than poll.interval", seconds=self._worker.busy_seconds)
 
@@ -44,16 +48,21 @@ class Polling:
         if self._said.is_new("poll", repr(error)):
             self._log.error("the poll failed", exc_info=error)
 
-    def _done(self, snapshot: PollSnapshot) -> None:
+    def _done(self, looked: Looked) -> None:
+        snapshot, logs = looked
         self._said.is_new("poll", None)
-        events = changes(self._memory, snapshot)
+        faults = faults_of(logs, self._parts().events)
+        logged = {event.daemon for event in faults}
+        # a fault that both the log and the state show is one
+        seen = [e for e in changes(self._memory, snapshot) if e.kind != "server_fault" or e.daemon not in logged]
+        events = [*seen, *faults]
         self.previous, self._memory = snapshot, remember(self._memory, snapshot)
         self._say_sources(snapshot)
         self._record(snapshot)
         for event in events:
             self._log.info(event.message, kind=event.kind, daemon=event.daemon, gpu=event.gpu_uuid)
             self._record(event)
-        self._after(snapshot, events)
+        self._after(snapshot, events, logs)
 
     def _say_sources(self, snapshot: PollSnapshot) -> None:
         for source in snapshot.sources:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,8 +53,3 @@ def restore(archive: Archive, journal: Journal) -> Restored:
         paused=is_paused(archive.directory),
         faults=(*faults, *unreadable),
     )
-
-
-def newest_fault(events: Iterable[Event], daemon: str) -> datetime | None:
-    """When the newest GPU fault of that daemon's server was seen, going by the journal."""
-    return max((event.at for event in events if event.kind == "server_fault" and event.daemon == daemon), default=None)

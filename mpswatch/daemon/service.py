@@ -16,11 +16,12 @@ from mpswatch.config import Config
 from mpswatch.daemon.client_check import check_client
 from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.facts import Facts
+from mpswatch.daemon.fault_logs import FaultLook
 from mpswatch.daemon.first_sweep import first_sweep_in
 from mpswatch.daemon.outlook import Outlook
 from mpswatch.daemon.parts import make_parts
 from mpswatch.daemon.past import Past
-from mpswatch.daemon.polling import Polling
+from mpswatch.daemon.polling import Looked, Polling
 from mpswatch.daemon.reload import keep_what_needs_a_restart
 from mpswatch.daemon.schedule import Schedule
 from mpswatch.daemon.serving import Serving
@@ -72,7 +73,7 @@ class Service:
         self._stopping: asyncio.Event = asyncio.Event()
         self._terminal = _has_terminal()  # asked now: once it has hung up, it is no terminal any more
         self._turned = time.monotonic()
-        self._poll_worker: Worker[PollSnapshot] = Worker("poll", self._loop)
+        self._poll_worker: Worker[Looked] = Worker("poll", self._loop)
         self._client_worker: Worker[Refusal | str] = Worker("client check", self._loop)
         self._polling = Polling(
             parts=lambda: self._parts,
@@ -151,8 +152,8 @@ class Service:
 
     # --- what comes back from the threads
 
-    def _polled(self, snapshot: PollSnapshot, events: Sequence[Event]) -> None:
-        self._past.note(events)
+    def _polled(self, snapshot: PollSnapshot, events: Sequence[Event], logs: FaultLook) -> None:
+        self._past.note(events, logs)
         plan = self._parts.plan.name
         self._facts.latest.expect([(target.daemon, target.gpu_uuid, plan) for target in targets(snapshot)])
         self._consider()

@@ -151,15 +151,21 @@ def short_path() -> Iterator[Path]:
 
 
 @pytest.fixture
-def stack(short_path: Path) -> Iterator[Stack]:
-    """A rehearsal with two managed services that are idle and one foreign tenant."""
+def harmed_on_purpose() -> list[int]:
+    """Services that the test itself had die of a fault."""
+    return []
+
+
+@pytest.fixture
+def stack(short_path: Path, harmed_on_purpose: list[int]) -> Iterator[Stack]:
+    """A rehearsal with two managed services that are idle and one foreign tenant; nobody may come to harm in it."""
     with Stack(short_path / "stack") as running:
         running.add_service("chat", memory_mib=636, busy=False)
         running.add_service("embedding", memory_mib=412, busy=False)
         running.add_foreign("notebook", 658)
         yield running
         assert running.unsafe_ends() == []
-        assert running.harmed_neighbours() == []
+        assert running.harmed_neighbours() == harmed_on_purpose
 
 
 Start = Callable[..., Daemon]

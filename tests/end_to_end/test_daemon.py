@@ -247,3 +247,22 @@ def test_stopped_for_a_while_it_goes_on_with_its_polls(start, until):
     time.sleep(1.5)
     os.kill(daemon.pid, signal.SIGCONT)
     until(lambda: (daemon.value("mpswatch_poll_last_success_timestamp_seconds", source="mps") or 0) > first + 1.5)
+
+
+def test_a_fault_too_short_to_be_polled_is_counted_and_holds_sweeps(start, stack, until, harmed_on_purpose):
+    daemons = [
+        {"name": "stack", "pipe_directory": str(stack.pipe_directory), "log_directory": str(stack.log_directory)}
+    ]
+    daemon = start(daemons=daemons, sweep={"enabled": False, "fault_quiet": "10m"})
+    until(lambda: daemon.value("mpswatch_gpu_faults_total", daemon="stack") == 0)
+    harmed_on_purpose.append(stack.add_service("busy", memory_mib=100))
+    stack.tell("break")
+    until(lambda: daemon.value("mpswatch_gpu_faults_total", daemon="stack") == 1)
+    (event,) = until(lambda: daemon.events("server_fault"))
+    assert "encountered a fatal GPU error" in event["message"]
+    daemon.signal(signal.SIGUSR1)
+    until(lambda: daemon.value("mpswatch_sweep_refusals_total", reason="recent_fault") == 1)
+    assert daemon.stop() == 0
+    again = start(daemons=daemons, sweep={"interval": "1h", "fault_quiet": "10m"})
+    until(lambda: again.value("mpswatch_sweep_refusals_total", reason="recent_fault") == 1)  # nor after a restart
+    assert again.events("sweep_started") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ SCHEMA = Path(__file__).parent / "schema"
 Json = dict[str, Any]
 
 
+@functools.cache
 def schema(name: str) -> jsonschema.Draft7Validator:
     content = json.loads((SCHEMA / f"{name}.json").read_text())
     jsonschema.Draft7Validator.check_schema(content)

@@ -41,6 +41,11 @@ def live_module() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def fleet_module() -> ModuleType:
+    return load("fleet")
+
+
+@pytest.fixture(scope="session")
 def rule_files() -> dict[str, dict[str, Any]]:
     """The shipped rule files: name to content."""
     return {path.name: yaml.safe_load(path.read_text()) for path in sorted(RULES.glob("*.yml"))}

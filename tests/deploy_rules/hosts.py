@@ -64,6 +64,10 @@ class Host:
         self._next_poll = 0.0
         self._next_sweep = 0.0
 
+    def poll_now(self) -> None:
+        """Be polled at the next scrape, whenever the last poll was."""
+        self._next_poll = 0.0
+
     def body(self) -> bytes:
         now = time.monotonic()
         if now >= self._next_poll:

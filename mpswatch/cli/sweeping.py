@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from mpswatch import logs
+from mpswatch.cli.group import complain
 from mpswatch.cli.live import Live
 from mpswatch.config import Config
 from mpswatch.daemon.exit import Exit
@@ -83,7 +84,7 @@ def _exit_code(swept: Swept, *, interrupted: bool) -> Exit:
     if interrupted:
         return Exit.INTERRUPTED
     kinds = {outcome.kind for outcome in swept.outcomes if isinstance(outcome, Event)}
-    if "sweep_failed" in kinds:
+    if "sweep_failed" in kinds or swept.faults:
         return Exit.FAILED
     if kinds:
         return Exit.REFUSED
@@ -99,6 +100,8 @@ def _show(swept: Swept, *, as_json: bool) -> None:
     for outcome in swept.outcomes:
         if isinstance(outcome, Event):
             _complain(outcome)
+    for fault in swept.faults:
+        complain(fault)
     sys.stdout.flush()
 
 

@@ -17,6 +17,7 @@ from mpswatch.daemon.targets import targets
 from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
 from mpswatch.process.bundle import client_zipapp
+from mpswatch.record import DURABLE_EVENTS
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
 from mpswatch.sweep.stop import Stop
@@ -28,10 +29,11 @@ class NoSuchTargetError(MpswatchError):
 
 @dataclass(frozen=True)
 class Swept:
-    """How it went: one outcome a target, and the files that were written."""
+    """How it went: one outcome a target, the files that were written, and what kept others from being written."""
 
     outcomes: tuple[Outcome, ...]
-    written: tuple[Path, ...]
+    written: tuple[Path, ...] = ()
+    faults: tuple[ArchiveError, ...] = ()
 
 
 def sweep_once(
@@ -60,18 +62,19 @@ def sweep_once(
         events = tuple(refused(parts, target, refusal, trigger) for target in aims)
         for event in events:
             parts.journal.append(event)
-        return Swept(events, ())
+        return Swept(events)
     written: list[Path] = []
+    faults: list[ArchiveError] = []
 
     def record(fact: Fact) -> tuple[str, ...]:
-        if isinstance(fact, SweepDocument):
-            written.append(parts.archive.write(fact))
-        elif isinstance(fact, Event):
-            try:
-                parts.journal.append(fact, durable=fact.kind == "sweep_started")
-            except ArchiveError as error:
-                log("the journal does not take an event", detail=error.detail)
-                return ("archive",)
+        try:
+            if isinstance(fact, SweepDocument):
+                written.append(parts.archive.write(fact))
+            elif isinstance(fact, Event):
+                parts.journal.append(fact, durable=fact.kind in DURABLE_EVENTS)
+        except ArchiveError as error:
+            faults.append(error)
+            return ("archive",)
         return ()
 
     earlier = parts.journal.read(limit=200)
@@ -92,7 +95,8 @@ def sweep_once(
         progress=progress,
         log=log,
     )
-    return Swept(sweep_targets(parts, attempt), tuple(written))
+    outcomes = sweep_targets(parts, attempt)
+    return Swept(outcomes, tuple(written), tuple(faults))
 
 
 def _chosen(found: tuple[Target, ...], daemon: str | None, gpu: str | None) -> tuple[Target, ...]:

@@ -28,9 +28,14 @@ class Door:
         self.admits = admits
         self.idle: OrderedDict[GuardedProtocol, None] = OrderedDict()
         self.open: set[GuardedProtocol] = set()
-        self._handshaking: weakref.WeakSet[GuardedProtocol] = weakref.WeakSet()
+        self._handshaking: dict[int, float] = {}
 
     def __len__(self) -> int:
+        # Nobody tells of a handshake that failed: it is over when its protocol is gone, and when its time is up (a
+        # failed one may stay alive in a cycle until the garbage collector comes). The first has the least time left.
+        now = asyncio.get_running_loop().time()
+        while self._handshaking and next(iter(self._handshaking.values())) <= now:
+            del self._handshaking[next(iter(self._handshaking))]
         return len(self.open) + len(self._handshaking)
 
     @property
@@ -38,10 +43,12 @@ class Door:
         return len(self) >= self.limits.connections
 
     def knocked(self, protocol: GuardedProtocol) -> None:
-        self._handshaking.add(protocol)
+        now = asyncio.get_running_loop().time()
+        self._handshaking[id(protocol)] = now + self.limits.handshake_seconds
+        weakref.finalize(protocol, self._handshaking.pop, id(protocol), None).atexit = False
 
     def entered(self, protocol: GuardedProtocol) -> None:
-        self._handshaking.discard(protocol)
+        self._handshaking.pop(id(protocol), None)
         self.open.add(protocol)
         self.idle[protocol] = None
 

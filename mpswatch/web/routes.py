@@ -68,4 +68,6 @@ def application(
         Route("/-/ready", is_ready),
         *more,
     )
-    return Gate(Starlette(routes=routes), protection=protection, limits=limits)
+    pages = Starlette(routes=routes)
+    pages.router.redirect_slashes = False  # a redirect would be built from the Host header, which is the client's
+    return Gate(pages, protection=protection, limits=limits)

@@ -91,6 +91,7 @@ class Reason(enum.StrEnum):
     # documents and time
     NOT_RECORDED = "not_recorded"
     NEVER_SEEN = "never_seen"
+    HISTORY_SHORT = "history_short"
     STALE = "stale"
     ARCHIVE_WRITE_FAILED = "archive_write_failed"
     ARCHIVE_READ_FAILED = "archive_read_failed"
@@ -222,6 +223,24 @@ class ServerLook(Document, frozen=True, kw_only=True):
     unknown: dict[str, Reason] = {}
 
 
+class WaitingClient(Document, frozen=True, kw_only=True):
+    """A client on the control daemon's pending list. `pid` is as the daemon knows it, 0 where it does not."""
+
+    pid: int
+    uid: int
+
+
+class Waiting(Document, frozen=True, kw_only=True):
+    """Clients of another uid, and the daemon's intention to shut the running server down for them (control.log).
+
+    `shutdown_armed`: it does so at the server's first idle moment, even if the client has died since, and then clients
+    of the right uid hang. `clients` are those whose process is still there.
+    """
+
+    clients: tuple[WaitingClient, ...] = ()
+    shutdown_armed: bool = False
+
+
 class DaemonLook(Document, frozen=True, kw_only=True):
     """One control daemon at one poll.
 
@@ -238,6 +257,7 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     default_active_thread_percentage: float | None = None
     servers: Envelope[tuple[ServerLook, ...]]
     our_session: int | None = None
+    waiting: Waiting | None = None
     unknown: dict[str, Reason] = {}
 
 
@@ -245,12 +265,45 @@ class DaemonLook(Document, frozen=True, kw_only=True):
 
 TenantKind: TypeAlias = Literal["server", "ours", "managed", "foreign", "unresolved"]
 
+ContainerRuntime: TypeAlias = Literal["docker", "containerd", "cri-o", "podman", "lxc", "nspawn"]
+
+
+class TenantIdentity(Document, frozen=True, kw_only=True):
+    """Who a process is beyond its number, from /proc and the runtimes' own files.
+
+    None is "not so" (no container, no unit), unless `unknown` has a reason. `command_line` is masked and clipped.
+    `container_id` is the innermost container's, `nested_in` the id of the one around it. In a pod `container_name` is
+    the container's name in the pod. `labels` are those that configured patterns ask for. `unit` and `slice` are the
+    innermost of systemd's; a container's own scope is no unit.
+    """
+
+    executable: str | None = None
+    command_line: str | None = None
+    user: str | None = None
+    started_at: datetime | None = None
+    parent_pid: int | None = None
+    parent_name: str | None = None
+    unit: str | None = None
+    slice: str | None = None
+    container_id: str | None = None
+    container_runtime: ContainerRuntime | None = None
+    container_name: str | None = None
+    nested_in: str | None = None
+    image: str | None = None
+    pod_uid: str | None = None
+    pod_name: str | None = None
+    pod_namespace: str | None = None
+    slurm_job: str | None = None
+    labels: dict[str, str] = {}
+    unknown: dict[str, Reason] = {}
+
 
 class Tenant(Document, frozen=True, kw_only=True):
     """A process on one GPU, told apart. Its key is (pid, start_ticks, gpu_uuid).
 
     A managed client without any row in the driver's list has `gpu_uuid` None and reason in `unknown`.
-    `process_name` is printable, clipped, homes shown as `~`.
+    `process_name` is printable, clipped, homes shown as `~`. `expectations` are the names of the configured services
+    that it matches: where it is foreign it has *escaped*. `welcome` is the pattern by which a foreign one is welcome.
     """
 
     pid: int
@@ -264,7 +317,26 @@ class Tenant(Document, frozen=True, kw_only=True):
     in_client_list: bool | None = None
     in_driver_mps_list: bool | None = None
     first_seen_at: datetime | None = None
+    identity: TenantIdentity | None = None
+    expectations: tuple[str, ...] = ()
+    welcome: str | None = None
     unknown: dict[str, Reason] = {}
+
+
+class ExpectationLook(Document, frozen=True, kw_only=True):
+    """What one configured pattern matched, in processes. `minimum` is None for a welcome pattern.
+
+    `managed` are MPS clients, `escaped` run on the GPU outside MPS, `unresolved` cannot be told; of a welcome pattern
+    all that matched are in `matched` alone. `unknown_reason` says why the counts may be too small.
+    """
+
+    name: str
+    minimum: int | None
+    matched: int
+    managed: int = 0
+    escaped: int = 0
+    unresolved: int = 0
+    unknown_reason: Reason | None = None
 
 
 class Disagreement(Document, frozen=True, kw_only=True):
@@ -306,6 +378,7 @@ class PollSnapshot(Document, frozen=True, kw_only=True):
     disagreements: tuple[Disagreement, ...]
     sources: tuple[SourceLook, ...]
     foreign_unknown: dict[str, Reason] = {}
+    expectations: tuple[ExpectationLook, ...] = ()
 
 
 # --- the sweep -------------------------------------------------------------------------------------
@@ -487,6 +560,8 @@ EventKind: TypeAlias = Literal[
     "tenant_left",
     "server_changed",
     "server_fault",
+    "client_waiting",
+    "service_escaped",
     "daemon_down",
     "daemon_up",
     "sweep_started",
@@ -519,7 +594,63 @@ class Event(Document, frozen=True, kw_only=True):
     details: dict[str, Any] = {}
 
 
-Fact: TypeAlias = PollSnapshot | SweepDocument | Event
+# --- history ---------------------------------------------------------------------------------------
+
+Standing: TypeAlias = Literal["usual", "slower_once", "below", "explained", "above", "unknown"]
+"""How a run stands against its own history (docs/history.md): `below` and `above` are two runs in a row."""
+
+
+class CapStanding(Document, frozen=True, kw_only=True):
+    """One cap of a run beside its own history. TFLOPS; `low` to `high` is what the `runs` runs before it call usual.
+
+    `unknown` has its reason (a history that is too short has `runs` and the run's own `tflops` all the same).
+    `explained_by` names who came or left, where that is why the run is not judged.
+    """
+
+    cap: str
+    standing: Standing
+    unknown_reason: str | None = None
+    tflops: float | None = None
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    runs: int = 0
+    explained_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.standing == "unknown") != (self.unknown_reason is not None):
+            raise ValueError(f"standing {self.standing!r} does not go with unknown_reason {self.unknown_reason!r}")
+
+
+class PastRun(Document, frozen=True, kw_only=True):
+    """An earlier run of the same series; None for a cap without a number."""
+
+    run_id: str
+    at: datetime
+    tflops: dict[str, float | None]
+
+
+class HistoryLook(Document, frozen=True, kw_only=True):
+    """How one run stands against the earlier ones of its series, the newest of which are in `previous` (oldest first).
+
+    `daemon`, `gpu_uuid` and `plan` are the run's own; `unreadable` counts files of the archive that are no runs that
+    this version reads: they are in no history.
+    """
+
+    kind: Literal["history"] = "history"
+    host: str
+    daemon: str
+    gpu_uuid: str
+    plan: str
+    run_id: str
+    judged_at: datetime
+    simulated: bool
+    caps: tuple[CapStanding, ...]
+    previous: tuple[PastRun, ...]
+    unreadable: int = 0
+
+
+Fact: TypeAlias = PollSnapshot | SweepDocument | Event | HistoryLook
 
 
 # --- JSON in and out -------------------------------------------------------------------------------

@@ -146,6 +146,7 @@ class Daemon:
 def short_path() -> Iterator[Path]:
     """A directory whose path is short enough for sockets."""
     path = Path(tempfile.mkdtemp(prefix="mpsw-"))
+    path.chmod(0o755)  # servers of other users come through
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

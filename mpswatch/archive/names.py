@@ -52,16 +52,29 @@ def name_of(document: SweepDocument, *, compressed: bool) -> str:
     return "_".join((*parts, _plain(document.protocol.plan), _plain(run))) + ending
 
 
+def is_run_name(name: str) -> bool:
+    """Say whether mpswatch gives such names to runs."""
+    return _NAME.fullmatch(name) is not None
+
+
 def entry_of(item: os.DirEntry[str]) -> RunEntry | None:
     """Read a name; None for a file that no mpswatch named."""
     match = _NAME.fullmatch(item.name)
     if match is None:
         return None
     try:
-        started = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC)
+        started = _time(match["time"])
     except ValueError:
         return None
     simulated = match["simulated"] is not None
     return RunEntry(
         Path(item.path), match["host"], match["gpu"], started, match["daemon"], match["plan"], match["run"], simulated
+    )
+
+
+def _time(text: str) -> datetime:
+    """Read YYYYmmddTHHMMSSZ: strptime takes eight times as long, which 100,000 names feel."""
+    date, clock = text[:8], text[9:15]
+    return datetime(
+        int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]), int(clock[4:]), tzinfo=UTC
     )

@@ -169,7 +169,7 @@ def _table(panel: Json, answers: list[list[Answer]], width: float, height: float
     for at, name in enumerate(columns):
         parts.append(_text(8 + at * each, 34, name, "faint"))
         for line, row in enumerate(list(rows.values())[: int((height - 44) / 16)]):
-            parts.append(_text(8 + at * each, 52 + 16 * line, _clip(row.get(name, ""), each)))
+            parts.append(_text(8 + at * each, 52 + 16 * line, _clip(row.get(name, ""), each - 10)))
     return parts
 
 

@@ -84,6 +84,19 @@ def test_a_dead_control_daemon_is_reported_and_its_return_resolves_it(live: Any,
     live_module.wait_for(
         lambda: live.webhook.alerts(name, "resolved", "mpswatch"), seconds=8 + SLACK, saying=f"{name} resolved"
     )
+    tell(live.stack, "service", name="chat", memory_mib=636)  # services died with their server
+
+
+def test_a_gpu_fault_too_short_to_be_polled_is_reported_from_the_servers_log(live: Any, live_module: Any) -> None:
+    name = "MpswatchGpuFault"
+    live_module.wait_for(
+        lambda: live.prometheus.value('mpswatch_gpu_faults_total{job="mpswatch"}') is not None,
+        seconds=10,
+        saying="server.log is being read",
+    )
+    tell(live.stack, "break")
+    live_module.wait_for(lambda: live.webhook.alerts(name, "firing", "mpswatch"), seconds=1 + SLACK, saying=name)
+    tell(live.stack, "service", name="embedding", memory_mib=412)
 
 
 def test_a_fleet_is_recorded_without_rehearsals(live: Any, live_module: Any) -> None:

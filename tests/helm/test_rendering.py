@@ -181,7 +181,12 @@ def test_the_service_monitor_finds_the_service_and_the_rules_find_the_job(render
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert labels[monitor["spec"]["jobLabel"]] == "mpswatch"
     assert [port["name"] for port in service["spec"]["ports"]] == [monitor["spec"]["endpoints"][0]["port"]]
-    assert monitor["spec"]["endpoints"][0]["scheme"] == "https"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert {rule["targetLabel"]: rule.get("replacement") for rule in endpoint["relabelings"]} == {
+        "instance": None,
+        "cluster": "production",
+    }
 
 
 def test_the_image_by_digest_goes_before_its_tag(render, presets):

@@ -18,7 +18,11 @@ tlsConfig:
 basicAuth:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $monitor.relabelings }}
+{{- $relabelings := $monitor.relabelings }}
+{{- with $root.Values.prometheus.cluster }}
+{{- $relabelings = append $relabelings (dict "targetLabel" "cluster" "replacement" .) }}
+{{- end }}
+{{- with $relabelings }}
 relabelings:
   {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, Fact, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
 
 _MOST_JOBS = 1000
@@ -46,12 +46,12 @@ class Keeper:
 
     def take(self, fact: Fact) -> None:
         """Keep `fact` soon; raises `KeepingError` when too much waits already."""
-        if not isinstance(fact, PollSnapshot):
+        if isinstance(fact, Event | SweepDocument):  # nothing else is kept
             self._put(_Job(lambda: self._write(fact)))
 
     def take_and_wait(self, fact: Fact) -> None:
         """Keep `fact` before returning; raises what went wrong, or `KeepingError` after the deadline."""
-        if isinstance(fact, PollSnapshot):
+        if not isinstance(fact, Event | SweepDocument):
             return
         job = self._put(_Job(lambda: self._keep(fact)))
         if not job.done.wait(self.deadline):

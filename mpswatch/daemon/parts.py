@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -82,6 +82,15 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         journal=Journal(Path(config.archive.directory)),
         events=Events(config.host, simulated=simulated),
     )
+
+
+def remake_parts(before: Parts, config: Config) -> Parts:
+    """The parts of a new configuration; what asks is kept where it is asked the same, with what it remembers."""
+    parts = make_parts(config, simulated=before.simulated)
+    asked = ("daemons", "gpu", "mps")
+    if all(getattr(config, section) == getattr(before.config, section) for section in asked):
+        return replace(parts, poller=before.poller, fault_logs=before.fault_logs)
+    return parts
 
 
 def any_rehearsal(config: Config) -> bool:

@@ -30,6 +30,7 @@ class Past:
         self._log = log
         self._disk: Disk | None = None
         self._faults: dict[str, float] = {}
+        self._deadline = time.monotonic() + facts.keeper.deadline
 
     def read_back(self, parts: Parts) -> None:
         """Read runs, events and pause, once, at the start."""
@@ -39,6 +40,12 @@ class Past:
             self._loop.call_soon_threadsafe(self._take, parts, restored)
 
         self._facts.keeper.do(in_the_keepers_thread)
+
+    def restored_by_now(self) -> Restored | None:
+        """What the disk gave, None while it may still answer; one that hangs is one that nothing is known of."""
+        if self.restored is None and time.monotonic() > self._deadline:
+            return Restored(known=False)
+        return self.restored
 
     def look(self) -> None:
         """Has somebody paused us, has another process swept?"""

@@ -51,12 +51,13 @@ def run(
             progress=progress,
             after_sweep=after_sweep,
         )
-        return await service.run()
+        code = await service.run()
+        if not service.client_is_left:
+            shutil.rmtree(work_directory, ignore_errors=True)
+        return code
 
     # Not asyncio.run: it would wait for whatever thread the web server's libraries left behind.
     loop = asyncio.new_event_loop()
     code = loop.run_until_complete(serve())
-    if code is Exit.OK:
-        shutil.rmtree(work_directory, ignore_errors=True)
     logs.flush()
     return code

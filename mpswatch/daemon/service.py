@@ -19,10 +19,10 @@ from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.fault_logs import FaultLook
 from mpswatch.daemon.first_sweep import first_sweep_in
 from mpswatch.daemon.outlook import Outlook
-from mpswatch.daemon.parts import make_parts
+from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.daemon.past import Past
 from mpswatch.daemon.polling import Looked, Polling
-from mpswatch.daemon.reload import keep_what_needs_a_restart
+from mpswatch.daemon.reload import Reloading
 from mpswatch.daemon.schedule import Schedule
 from mpswatch.daemon.serving import Serving
 from mpswatch.daemon.sweeping import Sweeping
@@ -31,7 +31,6 @@ from mpswatch.daemon.systemd import Notifier
 from mpswatch.daemon.targets import targets
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, PollSnapshot
-from mpswatch.errors import MpswatchError
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
 
@@ -64,14 +63,14 @@ class Service:
         self._loop = asyncio.get_running_loop()
         self._log = logs.get_logger()
         self._parts = make_parts(config, simulated=simulated)
-        self._reread = reread
         self._notifier = notifier
         self._first_sweep_at_once = first_sweep_at_once
         self._facts = Facts(self._parts, self._loop, self._log)
         self._past = Past(facts=self._facts, loop=self._loop, changed=self._consider, log=self._log)
         self._outlook = Outlook(notifier=notifier, last_fault_age=self._past.last_fault_age, log=self._log)
         self._stopping: asyncio.Event = asyncio.Event()
-        self._terminal = _has_terminal()  # asked now: once it has hung up, it is no terminal any more
+        # Asked now: once it has hung up, it is no terminal any more. Under nohup it is nobody's.
+        self._terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         self._turned = time.monotonic()
         self._poll_worker: Worker[Looked] = Worker("poll", self._loop)
         self._client_worker: Worker[Refusal | str] = Worker("client check", self._loop)
@@ -94,6 +93,15 @@ class Service:
             after=after_sweep,
             progress=progress,
             work_directory=work_directory,
+            log=self._log,
+        )
+        self._reloading = Reloading(
+            reread=reread,
+            running=lambda: self._parts.config,
+            take=self._take_config,
+            worker=Worker("reload", self._loop),
+            facts=self._facts,
+            notifier=notifier,
             log=self._log,
         )
         self._schedule = Schedule(poll=self._polling.trigger, sweep=lambda: self._sweeping.attempt("schedule"))
@@ -133,9 +141,10 @@ class Service:
         )
 
     def healthy(self) -> bool:
-        """Whether the loop turns and polls come back: what `/-/healthy` and systemd's watchdog are told."""
+        """Whether the loop turns, polls come back and pages are served: `/-/healthy` and systemd are told the same."""
         busy = self._poll_worker.busy_seconds
-        return time.monotonic() - self._turned < FROZEN and (busy is None or busy < POLL_HANGS)
+        turns = time.monotonic() - self._turned < FROZEN
+        return turns and (busy is None or busy < POLL_HANGS) and self._serving.alive
 
     async def _turn(self) -> None:
         watchdog = self._notifier.watchdog
@@ -180,7 +189,7 @@ class Service:
 
     def _schedule_first_sweep(self) -> None:
         """Once both the first poll and what earlier processes left are known."""
-        sweep, restored = self._parts.config.sweep, self._past.restored
+        sweep, restored = self._parts.config.sweep, self._past.restored_by_now()
         if restored is None or self._polling.previous is None or not sweep.enabled:
             return
         starts = [start for start in (restored.newest_start, self._sweeping.newest_start) if start is not None]
@@ -212,24 +221,10 @@ class Service:
         if self._terminal:
             self._asked_to_stop("SIGHUP")
         else:
-            self._reload()
-
-    def _reload(self) -> None:
-        self._notifier.reloading()
-        try:
-            wanted = self._reread()
-            config, left = keep_what_needs_a_restart(self._parts.config, wanted)
-        except MpswatchError as error:
-            self._log.error("the new configuration is not taken, the old one stays", detail=error.detail)
-            self._facts.event("configuration_rejected", error.detail[:2000], reason=error.reason)
-        else:
-            self._take_config(config)
-            self._log.info("configuration reloaded", needs_restart=", ".join(left) or None)
-            self._facts.event("configuration_reloaded", "configuration reloaded", needs_restart=list(left))
-        self._notifier.ready("watching")
+            self._reloading.trigger()
 
     def _take_config(self, config: Config) -> None:
-        before, self._parts = self._parts.config, make_parts(config, simulated=self._parts.simulated)
+        before, self._parts = self._parts.config, remake_parts(self._parts, config)
         logs.set_up(config.log.level, config.log.format)
         self._facts.configure(config)
         if config.poll != before.poll:
@@ -240,6 +235,11 @@ class Service:
             self._schedule_first_sweep()
             self._check_client()
         self._polling.trigger()
+
+    @property
+    def client_is_left(self) -> bool:
+        """Whether a measuring client may still be at work: it is not to lose its program's file."""
+        return self._sweeping.running
 
     async def _stop(self) -> None:
         """No new jobs, lifelines closed, clients gone or drain time over, archive flushed, web last."""

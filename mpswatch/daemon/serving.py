@@ -45,6 +45,11 @@ class Serving:
     def start(self) -> None:
         self._task = asyncio.create_task(self._server.serve())
 
+    @property
+    def alive(self) -> bool:
+        """Whether the server runs; it has no reason to end before it is stopped."""
+        return self._task is not None and not self._task.done()
+
     async def stop(self, deadline: float) -> None:
         """Let what is being answered be answered, for `deadline` seconds at most."""
         if self._task is None:

@@ -71,8 +71,9 @@ class Sweeping:
     def attempt(self, trigger: str) -> None:
         """Sweep now, or record why not. `trigger` is `schedule` or what a person did (`signal`)."""
         parts, snapshot, asked_for = self._parts(), self._snapshot(), trigger != "schedule"
-        if snapshot is None:
-            self._log.info("no sweep before the first poll", trigger=trigger)
+        if snapshot is None or self.running:
+            why = "a sweep is running" if self.running else "there was no poll yet"
+            self._log.info("no further sweep", trigger=trigger, detail=why)
             return
         aims = targets(snapshot)
         held = hold(parts.config.sweep, paused=self._paused(), asked_for=asked_for, now=datetime.now(UTC))
@@ -83,14 +84,11 @@ class Sweeping:
                 detail="the pipe directory turned from a real stack into a rehearsal's, or back",
                 remedy="stop mpswatch; `mpswatch demo` is for rehearsals",
             )
-        if self.running:
-            refusal = Refusal(reason=Reason.SWEEP_RUNNING, detail="a sweep is running", remedy="wait until it is done")
         if refusal is not None:
             events = [refused(parts, target, refusal, trigger) for target in aims]
             for event in events:
                 self._record(event)
-            if not self.running:
-                self._finished(events, again_in_seconds=held.seconds if held is not None else None)
+            self._finished(events, again_in_seconds=held.seconds if held is not None else None)
             return
         stop = self._stop = Stop()
         self.newest_start = datetime.now(UTC)

@@ -16,6 +16,7 @@ from mpswatch.documents import (
     Reason,
     ServerLook,
     Tenant,
+    Waiting,
 )
 
 FAULT = "FAULT"
@@ -94,7 +95,7 @@ def _key(tenant: Tenant) -> tuple[int, int | None, str | None]:
 
 
 def _of_daemon(before: DaemonLook, now: DaemonLook, snapshot: PollSnapshot) -> list[Event]:
-    events = []
+    events = _of_waiting(before, now, snapshot)
     if before.up is True and now.up is not True:
         what = "is gone" if now.up is False else "cannot be asked"
         message = f"the control daemon {now.name} {what}: {now.up_reason or Reason.SOURCE_FAILED}"
@@ -121,6 +122,24 @@ def _of_daemon(before: DaemonLook, now: DaemonLook, snapshot: PollSnapshot) -> l
                 _event("server_fault", snapshot, message, daemon=now.name, reason=Reason.SERVER_FAULT, details=details)
             )
     return events
+
+
+def _of_waiting(before: DaemonLook, now: DaemonLook, snapshot: PollSnapshot) -> list[Event]:
+    """Somebody of another uid began to wait, or the server began to be shut down for one."""
+    earlier, waiting = before.waiting or Waiting(), now.waiting
+    if waiting is None:
+        return []
+    come = [client for client in waiting.clients if client not in earlier.clients]
+    if not come and not (waiting.shutdown_armed and not earlier.shutdown_armed):
+        return []
+    who = ", ".join(f"pid {client.pid} of uid {client.uid}" for client in come) or "a client of another uid"
+    message = f"{who} waits for the server of {now.name} to be shut down: it will be, at its first idle moment"
+    details = {
+        "clients": [{"pid": client.pid, "uid": client.uid} for client in waiting.clients],
+        "shutdown_armed": waiting.shutdown_armed,
+    }
+    reason = Reason.FOREIGN_CLIENT_WAITING
+    return [_event("client_waiting", snapshot, message, daemon=now.name, reason=reason, details=details)]
 
 
 def _same_server(server: ServerLook) -> tuple[int, int | None]:
@@ -156,6 +175,8 @@ def _of_tenants(previous: PollSnapshot, current: PollSnapshot) -> list[Event]:
         fresh = place not in old and place[:2] not in joined and could_see_before.sees(tenant)
         if fresh and tenant.kind not in {"ours", "server"}:
             events.append(_tenant_event("tenant_appeared", "appeared", tenant, current))
+        if _escaped(tenant) and not _escaped(old.get(place)):
+            events.append(_tenant_event("service_escaped", "runs outside MPS and was expected inside", tenant, current))
     for place, tenant in old.items():
         left = place not in new and sees_now.sees(tenant)
         moved = tenant.gpu_uuid is None and place[:2] in on_a_gpu
@@ -164,11 +185,15 @@ def _of_tenants(previous: PollSnapshot, current: PollSnapshot) -> list[Event]:
     return events
 
 
+def _escaped(tenant: Tenant | None) -> bool:
+    return tenant is not None and tenant.kind == "foreign" and bool(tenant.expectations)
+
+
 def _tenant_event(kind: EventKind, verb: str, tenant: Tenant, snapshot: PollSnapshot) -> Event:
     memory = "memory unknown" if tenant.used_memory_bytes is None else f"{tenant.used_memory_bytes >> 20} MiB"
     name = tenant.process_name or "name unknown"
-    message = f"{tenant.kind} tenant {verb}: pid {tenant.pid}, {name}, {memory}"
-    details = {
+    message = f"{tenant.kind} tenant {verb}: pid {tenant.pid}, {name}, {memory}{_whose(tenant)}"
+    details: dict[str, Any] = {
         "pid": tenant.pid,
         "start_ticks": tenant.start_ticks,
         "kind": tenant.kind,
@@ -176,7 +201,29 @@ def _tenant_event(kind: EventKind, verb: str, tenant: Tenant, snapshot: PollSnap
         "used_memory_bytes": tenant.used_memory_bytes,
         "uid": tenant.uid,
     }
+    if tenant.identity is not None:
+        details["identity"] = msgspec.to_builtins(tenant.identity)
+    if tenant.expectations:
+        details["expectations"] = list(tenant.expectations)
+    if tenant.welcome is not None:
+        details["welcome"] = tenant.welcome
     return _event(kind, snapshot, message, daemon=tenant.daemon, gpu_uuid=tenant.gpu_uuid, details=details)
+
+
+def _whose(tenant: Tenant) -> str:
+    """Where it runs, in a few words; never the user or the command line, which are not for everybody."""
+    who = tenant.identity
+    if who is None:
+        return ""
+    words = [
+        f"pod {who.pod_namespace}/{who.pod_name}" if who.pod_name else f"pod {who.pod_uid}" if who.pod_uid else "",
+        f"container {who.container_name or (who.container_id or '')[:12]}" if who.container_id else "",
+        f"unit {who.unit}" if who.unit and not who.container_id else "",
+        f"Slurm job {who.slurm_job}" if who.slurm_job else "",
+        f"expected as {', '.join(tenant.expectations)}" if tenant.expectations else "",
+        f"welcome as {tenant.welcome}" if tenant.welcome else "",
+    ]
+    return "".join(f", {word}" for word in words if word)
 
 
 def _event(

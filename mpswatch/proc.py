@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mpswatch.documents import Reason
@@ -132,6 +133,22 @@ class Processes:
             return None
         return max(0.0, uptime - facts.start_ticks / self._ticks_per_second)
 
+    def boot_time(self) -> datetime | None:
+        """When the machine booted, by its clock of now (`btime` in /proc/stat); None where that cannot be read."""
+        try:
+            words = _line(_read(f"{self._prefix}stat"), b"btime", b" ")
+            return datetime.fromtimestamp(int(words[0]), UTC)
+        except (OSError, ValueError, IndexError, OverflowError):
+            return None
+
+    def started_at(self, facts: ProcessFacts | Identity, boot: datetime) -> datetime:
+        """When the process started, to about a second (the kernel rounds `boot_time`)."""
+        return boot + timedelta(seconds=facts.start_ticks / self._ticks_per_second)
+
+    def cgroup(self, pid: int) -> bytes:
+        """The lines of /proc/PID/cgroup, or `ProcessGone`."""
+        return self._file(pid, "cgroup")
+
     def flock_holders(self, path: Path) -> tuple[int, ...]:
         """The pids that took an exclusive flock on the file at `path`, from /proc/locks.
 
@@ -241,8 +258,8 @@ def _read_once(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _line(status: bytes, key: bytes) -> list[bytes]:
-    start = status.find(b"\n" + key + b":")
+def _line(status: bytes, key: bytes, colon: bytes = b":") -> list[bytes]:
+    start = status.find(b"\n" + key + colon)
     if start < 0:
         return []
     end = status.find(b"\n", start + 1)

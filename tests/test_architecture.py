@@ -21,11 +21,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "names": set(),
     "process": {"names"},
     "proc": set(),
+    "identity": {"proc", "names"},
+    "expectations": set(),
     "mps": {"process", "proc", "names"},
     "gpu": {"process", "proc", "names"},
     "tenants": {"names", "proc"},
     "changes": set(),
-    "poll": {"mps", "gpu", "proc", "tenants", "names", "process"},
+    "poll": {"mps", "gpu", "proc", "tenants", "identity", "expectations", "names", "process"},
     "sweep": {"mps", "gpu", "proc", "tenants", "names", "process", "poll"},
     "client": set(),
     "record": set(),
@@ -135,7 +137,7 @@ def test_the_measuring_client_stands_alone():
 
 def test_the_two_halves_never_meet():
     asking, publishing = (
-        {"mps", "gpu", "proc", "tenants", "poll", "sweep"},
+        {"mps", "gpu", "proc", "tenants", "identity", "expectations", "poll", "sweep"},
         {"archive", "journal", "latest", "metrics", "web"},
     )
     for left, right in ((asking, publishing), (publishing, asking)):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from mpswatch.documents import (
     DaemonLook,
@@ -21,6 +23,8 @@ from mpswatch.documents import (
     Tenant,
 )
 from mpswatch.errors import MpswatchError
+from mpswatch.expectations import Expectations, Process, counted, marked
+from mpswatch.identity import Known
 from mpswatch.tenants import clients_known, foreign_unknown, key
 
 T = TypeVar("T")
@@ -56,6 +60,8 @@ class Look:
     proc: SourceLook
     tenants: tuple[Tenant, ...]
     disagreements: tuple[Disagreement, ...]
+    expectations: Expectations
+    identity_reason: Reason | None
 
     def all_answered(self) -> bool:
         """Whether nothing is missing."""
@@ -97,7 +103,45 @@ def snapshot(look: Look, *, host: str, simulated: bool, started_at: datetime, fi
         disagreements=look.disagreements,
         sources=(*(source for _, source in look.daemons), *gpus.sources, look.proc),
         foreign_unknown=foreign_unknown(looks, look.tenants),
+        expectations=counted(look.tenants, look.expectations, blind or _uncounted(look)),
     )
+
+
+def identified(tenants: Sequence[Tenant], known: Mapping[int, Known], reason: Reason | None) -> tuple[Tenant, ...]:
+    """`tenants` with their identities; `reason` is why there may be none. Our own clients need none."""
+    return tuple(_identified(tenant, known.get(tenant.pid), reason) for tenant in tenants)
+
+
+def _identified(tenant: Tenant, known: Known | None, reason: Reason | None) -> Tenant:
+    if tenant.kind == "ours":
+        return tenant
+    if known is None or known.start_ticks != tenant.start_ticks:
+        unknown = {**tenant.unknown, "identity": reason or tenant.unknown.get("start_ticks", Reason.PROCESS_GONE)}
+        return msgspec.structs.replace(tenant, unknown=unknown)
+    return msgspec.structs.replace(tenant, identity=known.identity)
+
+
+def patterned(tenants: Sequence[Tenant], known: Mapping[int, Known], what: Expectations) -> tuple[Tenant, ...]:
+    """`tenants` with the configured patterns that they match."""
+    processes = {
+        tenant.pid: Process(
+            name=tenant.process_name,
+            identity=tenant.identity,
+            arguments=known[tenant.pid].arguments,
+            labels=known[tenant.pid].labels,
+        )
+        for tenant in tenants
+        if tenant.pid in known and tenant.identity is not None
+    }
+    return marked(tenants, processes, what)
+
+
+def _uncounted(look: Look) -> Reason | None:
+    """Why somebody who matches a pattern may not have been seen, or not for what he is."""
+    for daemon, source in look.daemons:
+        if not clients_known(daemon):
+            return source.reason or Reason.SERVER_VANISHED
+    return look.identity_reason
 
 
 def remembered(look: Look, before: Sequence[Tenant]) -> tuple[Tenant, ...]:

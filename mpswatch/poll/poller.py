@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
+
 from mpswatch import mps
-from mpswatch.documents import Conditions, DaemonLook, GpuLook, PollSnapshot, Reason, SourceLook, Tenant
+from mpswatch.documents import (
+    Conditions,
+    DaemonLook,
+    GpuLook,
+    PollSnapshot,
+    Reason,
+    SourceLook,
+    Tenant,
+    WaitingClient,
+)
+from mpswatch.expectations import Expectations
 from mpswatch.gpu import GpuSource, conditions_unknown
+from mpswatch.identity import Identities, Known
+from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
-from mpswatch.proc import Identity, Processes
+from mpswatch.proc import Identity, Processes, ProcessGone
 from mpswatch.process.watched import Watched
 from mpswatch.tenants import tell_apart
 
@@ -21,6 +35,11 @@ GRACE = 0.5
 """Seconds that a source has beyond its own deadline before it counts as stuck: it should have ended by itself."""
 
 PROC_DEADLINE = 2.0
+
+IDENTITY_DEADLINE = 2.0
+"""Beyond /proc, an identity takes files of the container runtimes: a home on a network may hang, and names only."""
+
+LOG_DEADLINE = 1.0
 
 
 class Poller:
@@ -36,6 +55,8 @@ class Poller:
         processes: Processes,
         mps_deadline: float,
         gpu_deadline: float,
+        identities: Identities | None = None,
+        expectations: Expectations = Expectations(),  # noqa: B008 - frozen
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._host = host
@@ -45,6 +66,8 @@ class Poller:
         self._processes = processes
         self._mps_deadline = mps_deadline
         self._gpu_deadline = gpu_deadline
+        self._who = identities or Identities(processes, label_keys=expectations.label_keys)
+        self._expectations = expectations
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._servers: dict[str, tuple[int, ...]] = {}
@@ -57,6 +80,14 @@ class Poller:
         self._watched_sources = [Watched(source.name) for source in self._sources]
         self._watched_conditions = [Watched(f"{source.name} (conditions)") for source in self._sources]
         self._watched_proc = Watched("proc")
+        self._watched_identity = Watched("identity")
+        self._logs = {
+            address.name: ControlLog(address.log_directory)
+            for address in self._daemons
+            if address.log_directory is not None
+        }
+        self._watched_logs = {name: Watched(f"control.log of {name}") for name in self._logs}
+        self._watched_logs_for_sweep = {name: Watched(f"control.log of {name} (sweep)") for name in self._logs}
 
     def look(self) -> PollSnapshot:
         """A fresh snapshot. Does not raise for anything outside: what is not known says so.
@@ -85,7 +116,7 @@ class Poller:
         if address is None:
             raise ValueError(f"no control daemon is called {name!r}")
         look, _ = self._daemon(address, self._watched_for_sweep[name], with_contexts=with_contexts)
-        return look
+        return self._with_waiting(look, self._watched_logs_for_sweep)
 
     def conditions(self, uuid: str) -> Conditions:
         """What one GPU is doing now, from the first source that can say; all unknown when none can."""
@@ -102,7 +133,8 @@ class Poller:
         found: dict[str, tuple[DaemonLook, SourceLook]] = {}
 
         def ask(address: DaemonAddress) -> None:
-            found[address.name] = self._daemon(address, self._watched_daemons[address.name], with_contexts=True)
+            look, source = self._daemon(address, self._watched_daemons[address.name], with_contexts=True)
+            found[address.name] = self._with_waiting(look, self._watched_logs), source
 
         threads = [
             threading.Thread(target=ask, args=(address,), name=f"poll-{address.name}", daemon=True)
@@ -124,7 +156,50 @@ class Poller:
             now=self._clock(),
             identity_reason=proc.reason or Reason.PROCESS_GONE,
         )
-        return Look(daemons, gpus, proc, tenants, disagreements)
+        known, reason = self._known(identities, tenants)
+        tenants = looks.identified(tenants, known, reason)
+        tenants = looks.patterned(tenants, known, self._expectations)
+        return Look(daemons, gpus, proc, tenants, disagreements, self._expectations, reason)
+
+    def _known(
+        self, identities: Mapping[int, Identity], tenants: Sequence[Tenant]
+    ) -> tuple[dict[int, Known], Reason | None]:
+        wanted = {t.pid: identities[t.pid] for t in tenants if t.kind != "ours" and t.pid in identities}
+        try:
+            return self._watched_identity.call(lambda: self._who.of(wanted), IDENTITY_DEADLINE), None
+        except Exception as error:  # noqa: BLE001 -- without identities the figures are right all the same
+            return {}, looks.reason_of(error)
+
+    def _with_waiting(self, look: DaemonLook, watched: Mapping[str, Watched]) -> DaemonLook:
+        """`look` with who waits for another server, where control.log can be read."""
+        log = self._logs.get(look.name)
+        if log is None or look.servers.value is None:
+            reason = Reason.NOT_RECORDED if log is None else look.up_reason or Reason.DAEMON_SILENT
+            return msgspec.structs.replace(look, unknown={**look.unknown, "waiting": reason})
+        servers = look.servers.value
+        server = servers[0] if len(servers) == 1 else None
+        try:
+            waiting = watched[look.name].call(
+                lambda: log.look(
+                    server=server.pid if server else None,
+                    server_uid=server.uid if server else None,
+                    multi_user=server.multi_user if server else None,
+                ),
+                LOG_DEADLINE,
+            )
+        except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
+            return msgspec.structs.replace(look, unknown={**look.unknown, "waiting": looks.reason_of(error)})
+        if server is not None and server.start_ticks is not None:  # its pids are those of our own /proc
+            here = tuple(client for client in waiting.clients if not client.pid or self._is_there(client))
+            waiting = msgspec.structs.replace(waiting, clients=here)
+        return msgspec.structs.replace(look, waiting=waiting)
+
+    def _is_there(self, client: WaitingClient) -> bool:
+        try:
+            uid = self._processes.identity(client.pid).uid
+        except ProcessGone as error:
+            return error.reason is not Reason.PROCESS_GONE
+        return uid is None or uid == client.uid
 
     def _daemon(
         self, address: DaemonAddress, watched: Watched, *, with_contexts: bool

@@ -46,6 +46,7 @@ def doubt_server(look: DaemonLook, limits: Limits, permitted: Permit | None) -> 
     (server,) = servers
     return (
         _same(server, permitted)
+        or _waited_for(look, server)
         or _user(server, limits)
         or _active(server)
         or _settled(server, limits, own=permitted is not None and permitted.own)
@@ -89,6 +90,21 @@ def _same(server: ServerLook, permitted: Permit | None) -> Refusal | None:
             remedy="the next sweep measures under the new server, once it has settled",
         )
     return None
+
+
+def _waited_for(look: DaemonLook, server: ServerLook) -> Refusal | None:
+    """A server that somebody of another uid waits for ends at its first idle moment: a cell's end may be that."""
+    waiting = look.waiting
+    if waiting is None or server.multi_user or not (waiting.clients or waiting.shutdown_armed):
+        return None
+    uids = ", ".join(str(uid) for uid in sorted({client.uid for client in waiting.clients}))
+    who = f"a client of uid {uids} waits" if uids else "a client of another uid has waited"
+    return Refusal(
+        reason=Reason.FOREIGN_CLIENT_WAITING,
+        detail=f"{who} for the server {server.pid} to be shut down, which happens at its first idle moment",
+        remedy="end that client and restart the MPS daemon when the stack may stand still: ending it alone does not"
+        " call the shutdown off",
+    )
 
 
 def _user(server: ServerLook, limits: Limits) -> Refusal | None:

@@ -1,0 +1,209 @@
+"""Which services must be managed by MPS, and which strangers are welcome: patterns, and what they match. Pure.
+
+A service that is expected and found on the GPU outside MPS has *escaped*: the loudest case, because nothing else
+tells (it runs as fast as a managed one, and shapes nobody). Expected goes before welcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import combinations
+
+import msgspec
+
+from mpswatch.documents import ExpectationLook, Reason, Tenant, TenantIdentity
+
+FIELDS = ("unit", "container", "pod", "namespace", "image", "user", "slurm_job", "name", "command", "label")
+"""What a pattern may ask for."""
+
+DESKTOP = (
+    "Xorg", "Xwayland", "X", "gnome-shell", "gnome-remote-desktop*", "kwin_wayland", "kwin_x11", "plasmashell", "sway",
+    "Hyprland", "weston", "mutter*", "cinnamon", "xfwm4", "gdm-*", "sddm-greeter*", "xdg-desktop-portal*", "niri",
+    "cosmic-comp", "labwc", "gjs",
+)  # fmt: skip
+"""Programs of a desktop that show up as compute processes, by the last part of their path."""
+
+DESKTOP_NAME = "desktop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Shell patterns (`*`, `?`, `[…]`) by field; all that are given must match. `label` is KEY=VALUE.
+
+    `container` is matched by name, or by the beginning of its id. `command` is matched against the whole command line,
+    unmasked. `name` is the process's name as nvidia-smi shows it, or the last part of its path.
+    """
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self.wanted.items())
+
+    @property
+    def label_key(self) -> str | None:
+        return self.wanted["label"].partition("=")[0] if "label" in self.wanted else None
+
+    def matches(self, process: Process) -> bool:
+        return all(_fits(value, process.values(key)) for key, value in self.wanted.items())
+
+    def covers(self, other: Pattern) -> bool:
+        """Whether whatever `other` matches, this one matches too, as far as their texts tell."""
+        return all(key in other.wanted and fnmatchcase(other.wanted[key], value) for key, value in self.wanted.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A service of which at least `minimum` processes must be MPS clients."""
+
+    name: str
+    pattern: Pattern
+    minimum: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Foreign tenants that nobody needs to be told of: any of `patterns`."""
+
+    name: str
+    patterns: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """All that configuration says. `welcome` are asked in order."""
+
+    expected: tuple[Expectation, ...] = ()
+    welcome: tuple[Welcome, ...] = ()
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        patterns = [each.pattern for each in self.expected] + [p for each in self.welcome for p in each.patterns]
+        return frozenset(key for pattern in patterns if (key := pattern.label_key) is not None)
+
+
+def desktop() -> Welcome:
+    """The default list: compositors and the like."""
+    return Welcome(name=DESKTOP_NAME, patterns=tuple(Pattern(wanted={"name": name}) for name in DESKTOP))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What a pattern is held against. `arguments` are unmasked, `labels` all that are known."""
+
+    name: str | None
+    identity: TenantIdentity | None
+    arguments: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def values(self, key: str) -> tuple[str, ...]:
+        """The texts of that field: any of them may match."""
+        who = self.identity or TenantIdentity()
+        found: tuple[str | None, ...]
+        match key:
+            case "container":
+                found = (who.container_name, who.container_id, who.container_id and who.container_id[:12])
+            case "pod":
+                found = (who.pod_name,)
+            case "namespace":
+                found = (who.pod_namespace,)
+            case "name":
+                found = (self.name, self.name and _last(self.name), who.executable and _last(who.executable))
+            case "command":
+                found = (" ".join(self.arguments),) if self.arguments else (who.command_line,)
+            case "label":
+                found = tuple(f"{name}={value}" for name, value in self.labels.items())
+            case "unit" | "image" | "user" | "slurm_job":
+                found = (getattr(who, key),)
+            case _:
+                raise ValueError(f"no pattern has a field {key!r}")
+        return tuple(value for value in found if value)
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _fits(pattern: str, values: Iterable[str]) -> bool:
+    return any(fnmatchcase(value, pattern) for value in values)
+
+
+def marked(tenants: Sequence[Tenant], processes: Mapping[int, Process], what: Expectations) -> tuple[Tenant, ...]:
+    """`tenants` with the names of what they match. Servers and our own clients match nothing."""
+    if not what.expected and not what.welcome:
+        return tuple(tenants)
+    said: dict[int, tuple[tuple[str, ...], str | None]] = {}
+    found = []
+    for tenant in tenants:
+        if tenant.kind in {"server", "ours"}:
+            found.append(tenant)
+            continue
+        if tenant.pid not in said:
+            process = processes.get(tenant.pid) or Process(name=tenant.process_name, identity=tenant.identity)
+            said[tenant.pid] = _judged(process, what)
+        expected, welcome = said[tenant.pid]
+        welcome = welcome if tenant.kind == "foreign" else None
+        found.append(
+            msgspec.structs.replace(tenant, expectations=expected, welcome=welcome) if expected or welcome else tenant
+        )
+    return tuple(found)
+
+
+def _judged(process: Process, what: Expectations) -> tuple[tuple[str, ...], str | None]:
+    expected = tuple(each.name for each in what.expected if each.pattern.matches(process))
+    if expected:
+        return expected, None
+    welcome = (each.name for each in what.welcome if any(pattern.matches(process) for pattern in each.patterns))
+    return (), next(welcome, None)
+
+
+def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | None) -> tuple[ExpectationLook, ...]:
+    """What each pattern matched, in processes (one on two GPUs is one). `unknown` is why tenants are not all known."""
+    return tuple(
+        ExpectationLook(
+            name=each.name,
+            minimum=each.minimum,
+            matched=_count(tenants, each.name),
+            managed=_count(tenants, each.name, "managed"),
+            escaped=_count(tenants, each.name, "foreign"),
+            unresolved=_count(tenants, each.name, "unresolved"),
+            unknown_reason=unknown,
+        )
+        for each in what.expected
+    ) + tuple(
+        ExpectationLook(
+            name=each.name,
+            minimum=None,
+            matched=len({(t.pid, t.start_ticks) for t in tenants if t.welcome == each.name}),
+            unknown_reason=unknown,
+        )
+        for each in what.welcome
+    )
+
+
+def _count(tenants: Sequence[Tenant], name: str, kind: str | None = None) -> int:
+    return len({(t.pid, t.start_ticks) for t in tenants if name in t.expectations and kind in {None, t.kind}})
+
+
+def contradictions(what: Expectations) -> Iterator[tuple[str, str, str]]:
+    """Pairs that cannot both be meant: the two names, and what is wrong."""
+    for one, other in combinations(what.expected, 2):
+        if one.name == other.name:
+            yield one.name, other.name, "two expectations have this name"
+        elif one.pattern == other.pattern and one.minimum != other.minimum:
+            yield one.name, other.name, f"the same pattern ({one.pattern}), with minimum {one.minimum}, {other.minimum}"
+        elif one.pattern == other.pattern:
+            yield one.name, other.name, f"the same pattern twice ({one.pattern})"
+    names = {each.name for each in what.expected}
+    for welcome in what.welcome:
+        if welcome.name in names:
+            yield welcome.name, welcome.name, "both an expectation and a welcome have this name"
+        for expected in what.expected:
+            for pattern in welcome.patterns:
+                if pattern.covers(expected.pattern):
+                    what_is = f"whatever {expected.name} expects to be managed ({expected.pattern})"
+                    yield expected.name, welcome.name, f"{what_is} is welcome to be foreign ({pattern})"
+    for earlier, later in combinations(what.welcome, 2):
+        if earlier.name == later.name:
+            yield earlier.name, later.name, "two welcomes have this name"

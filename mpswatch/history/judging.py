@@ -1,0 +1,143 @@
+"""Change detection: how a cap's newest throughput stands against its own history. Pure; docs/history.md says why so.
+
+A run is *slower* when it lies below `median - max(SPREADS * 1.4826 * MAD, FLOOR * median)` of the runs before it.
+The 1.4826 makes the median absolute deviation (MAD) estimate the standard deviation of normally distributed values.
+One slower run is said (`slower_once`) and not alarmed; a second in a row is (`below`). A run that is slower beside
+somebody new is `explained`, unless enough earlier runs had the same company: then those are what it is held against.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from mpswatch.documents import CapStanding, Reason, Standing
+from mpswatch.history.facts import CapFacts, RunFacts
+
+WINDOW = 40
+"""So many runs before the one in question are its history: a lasting change becomes the usual after half of them."""
+SHORTEST = 8
+"""A history of fewer runs is too short to judge by."""
+SPREADS = 5.0
+FLOOR = 0.03
+"""Changes under 3 % are never called changes, however quiet the history (an idle H200 wanders by 0.5 % and more)."""
+LOOK_BACK = 200
+"""So far back is looked for runs in the same company."""
+
+_NORMAL = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What the history of one cap calls usual, in TFLOPS, from `runs` runs."""
+
+    low: float
+    median: float
+    high: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    tflops: float
+    foreign: tuple[str, ...] | None
+    managed: int | None
+
+    @property
+    def company(self) -> tuple[tuple[str, ...] | None, int | None]:
+        return (self.foreign, self.managed)
+
+
+def band_of(values: Sequence[float]) -> Band:
+    """Give the usual range of `values` (at least one)."""
+    middle = median(values)
+    spread = median([abs(value - middle) for value in values])
+    reach = max(SPREADS * _NORMAL * spread, FLOOR * middle)
+    return Band(middle - reach, middle, middle + reach, len(values))
+
+
+def judge(runs: Sequence[RunFacts], cap: str) -> CapStanding:
+    """Judge the last of `runs` (one series, oldest first, `LOOK_BACK` and one are enough) under `cap`."""
+    facts = runs[-1].of(cap) if runs else None
+    if facts is None or facts.tflops is None:
+        reason = facts.reason if facts is not None else Reason.NOT_RECORDED.value
+        return CapStanding(cap=cap, standing="unknown", unknown_reason=reason)
+    points = [point for run in runs if (point := _point(run, run.of(cap))) is not None]
+    *before, newest = points
+    if len(before) < SHORTEST:
+        return CapStanding(
+            cap=cap,
+            standing="unknown",
+            unknown_reason=Reason.HISTORY_SHORT,
+            tflops=newest.tflops,
+            runs=len(before),
+        )
+    verdict, band, why = _stands(newest, before)
+    if verdict in ("slower", "faster"):
+        once: dict[str, Standing] = {"slower": "slower_once", "faster": "usual"}
+        twice: dict[str, Standing] = {"slower": "below", "faster": "above"}
+        again = len(before) > SHORTEST and _stands(before[-1], before[:-1])[0] == verdict
+        standing = twice[verdict] if again else once[verdict]
+    else:
+        standing = "explained" if verdict == "explained" else "usual"
+    return CapStanding(
+        cap=cap,
+        standing=standing,
+        tflops=newest.tflops,
+        median=band.median,
+        low=band.low,
+        high=band.high,
+        runs=band.runs,
+        explained_by=why,
+    )
+
+
+def _point(run: RunFacts, facts: CapFacts | None) -> _Point | None:
+    if facts is None or facts.tflops is None:
+        return None
+    return _Point(facts.tflops, facts.foreign, run.managed)
+
+
+def _stands(point: _Point, before: Sequence[_Point]) -> tuple[str, Band, tuple[str, ...]]:
+    """`usual`, `slower`, `faster` or `explained`, against which band, and by whom."""
+    alike = [other for other in before[-LOOK_BACK:] if other.company == point.company][-WINDOW:]
+    recent = before[-WINDOW:]
+    if point.foreign is not None and len(alike) >= SHORTEST:
+        band = band_of([other.tflops for other in alike])
+        return _direction(point, band), band, ()
+    band = band_of([other.tflops for other in recent])
+    direction = _direction(point, band)
+    if direction == "usual":
+        return direction, band, ()
+    came, left = _difference(point, recent)
+    why = came if direction == "slower" else left
+    return ("explained", band, why) if why else (direction, band, ())
+
+
+def _direction(point: _Point, band: Band) -> str:
+    if point.tflops < band.low:
+        return "slower"
+    return "faster" if point.tflops > band.high else "usual"
+
+
+def _difference(point: _Point, recent: Sequence[_Point]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Who is there now and was not in most of the recent runs, and who was in most of them and has left."""
+    came: list[str] = []
+    left: list[str] = []
+    seen = [other.foreign for other in recent if other.foreign is not None]
+    if point.foreign is not None and seen:
+        counts = [Counter(names) for names in seen]
+        now = Counter(point.foreign)
+        for name in sorted(now | sum(counts, Counter())):
+            usual = sorted(count[name] for count in counts)[(len(counts) - 1) // 2]
+            came += [f"foreign: {name}"] * (now[name] > usual)
+            left += [f"left: {name}"] * (now[name] < usual)
+    clients = [other.managed for other in recent if other.managed is not None]
+    if point.managed is not None and clients:
+        usual_clients = sorted(clients)[(len(clients) - 1) // 2]
+        change = f"managed clients: {point.managed}, usually {usual_clients}"
+        came += [change] * (point.managed > usual_clients)
+        left += [change] * (point.managed < usual_clients)
+    return tuple(came), tuple(left)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mpswatch.documents import SweepDocument
 
@@ -18,10 +18,15 @@ _NAME = re.compile(
 )
 
 
+Series: TypeAlias = tuple[str, str, str, str]
+"""What a run is one more of: host, GPU, daemon, plan."""
+
+
 class RunEntry(NamedTuple):
     """A run as its file's name gives it, unopened. `gpu` is the uuid's first group; `daemon` has only [A-Za-z0-9.-]."""
 
-    path: Path
+    directory: Path
+    name: str
     host: str
     gpu: str
     started: datetime
@@ -31,8 +36,11 @@ class RunEntry(NamedTuple):
     simulated: bool
 
     @property
-    def series(self) -> tuple[str, str, str, str]:
-        """What a run is one more of: host, GPU, daemon, plan."""
+    def path(self) -> Path:
+        return self.directory / self.name
+
+    @property
+    def series(self) -> Series:
         return (self.host, self.gpu, self.daemon, self.plan)
 
 
@@ -57,9 +65,9 @@ def is_run_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def entry_of(item: os.DirEntry[str]) -> RunEntry | None:
+def entry_of(directory: Path, name: str) -> RunEntry | None:
     """Read a name; None for a file that no mpswatch named."""
-    match = _NAME.fullmatch(item.name)
+    match = _NAME.fullmatch(name)
     if match is None:
         return None
     try:
@@ -68,8 +76,21 @@ def entry_of(item: os.DirEntry[str]) -> RunEntry | None:
         return None
     simulated = match["simulated"] is not None
     return RunEntry(
-        Path(item.path), match["host"], match["gpu"], started, match["daemon"], match["plan"], match["run"], simulated
+        directory, name, match["host"], match["gpu"], started, match["daemon"], match["plan"], match["run"], simulated
     )
+
+
+def newest_first(names: Iterable[str]) -> list[str]:
+    """Sort names of runs without reading them further; what cannot be one is left out."""
+    keyed = [(name.split("_", 3)[2], name) for name in names if name.count("_") == 5]
+    keyed.sort(reverse=True)
+    return [name for _, name in keyed]
+
+
+def series_of(name: str) -> Series:
+    """Give the series of a name that `newest_first` let through."""
+    host, gpu, _, daemon, plan, _ = name.split("_")
+    return (host, gpu, daemon, plan)
 
 
 def _time(text: str) -> datetime:

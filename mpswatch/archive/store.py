@@ -22,7 +22,7 @@ from mpswatch.archive.files import (
     remove_if_abandoned,
     write_durably,
 )
-from mpswatch.archive.names import RunEntry, entry_of, is_run_name, name_of
+from mpswatch.archive.names import RunEntry, Series, entry_of, is_run_name, name_of, newest_first, series_of
 from mpswatch.documents import Reason, SweepDocument, to_json
 
 LOOK_BACK = 50
@@ -51,7 +51,7 @@ class Archive:
         self._keep_bytes = keep_bytes
         self._simulated = simulated
         self._looked_at: float | None = None
-        self._newest_of: dict[tuple[str, str, str, str], str] = {}
+        self._newest_of: dict[Series, str] = {}
 
     def prepare(self) -> tuple[Path, ...]:
         """Create the directories and remove what a crash left half-written; returns what was removed."""
@@ -85,23 +85,17 @@ class Archive:
 
     def entries(self) -> Iterator[RunEntry]:
         """Yield every run by name alone, newest first; files that are named otherwise are left out (`foreign`)."""
-        found = [entry for item in self._files() if (entry := entry_of(item)) is not None]
-        found.sort(key=lambda entry: (entry.started, entry.path.name), reverse=True)
-        yield from found
-
-    def files(self) -> Iterator[tuple[str, int, int]]:
-        """Yield (name, bytes, time of change in ns) of every run's file in no order, one at a time: for an index."""
-        with named_errors("list", self.runs), os.scandir(self.runs) as found:
-            for item in found:
-                if is_run_name(item.name) and item.is_file(follow_symlinks=False):
-                    with contextlib.suppress(FileNotFoundError):
-                        status = item.stat(follow_symlinks=False)
-                        yield item.name, status.st_size, status.st_mtime_ns
+        for name in newest_first(item.name for item in self._files()):
+            entry = entry_of(self.runs, name)
+            if entry is not None:
+                yield entry
 
     def foreign(self) -> tuple[Path, ...]:
         """Name the files in the runs' directory that no mpswatch wrote."""
         return tuple(
-            Path(item.path) for item in self._files() if entry_of(item) is None and not item.name.startswith(TEMPORARY)
+            Path(item.path)
+            for item in self._files()
+            if not is_run_name(item.name) and not item.name.startswith(TEMPORARY)
         )
 
     def read(self, path: Path) -> SweepDocument:
@@ -114,7 +108,25 @@ class Archive:
         Where that run is partial, the newest complete one among the last 50 comes too, for the time of its success.
         Opens one file a series where all is well, however many runs there are.
         """
-        return self._newest(self.entries())
+        found: dict[Series, list[SweepDocument]] = defaultdict(list)
+        opened: dict[Series, int] = defaultdict(int)
+        errors = []
+        for name in newest_first(item.name for item in self._files()):
+            series = series_of(name)
+            if opened[series] >= LOOK_BACK or (found[series] and found[series][-1].complete_sweep):
+                continue
+            entry = entry_of(self.runs, name)
+            if entry is None or entry.simulated != self._simulated:
+                continue
+            opened[series] += 1
+            try:
+                document = read_run(entry.path)
+            except ArchiveError as error:
+                errors.append(error)
+                continue
+            if document.simulated == self._simulated and (not found[series] or document.complete_sweep):
+                found[series].append(document)
+        return tuple(document for runs in found.values() for document in runs), tuple(errors)
 
     def newer_than(self, entry: RunEntry | None) -> tuple[RunEntry, ...]:
         """Name the runs that began after `entry` (all, for None), newest first; see `news` for what others wrote."""
@@ -129,11 +141,11 @@ class Archive:
             changed = self.runs.stat().st_mtime
         if changed == self._looked_at:
             return ()
-        newest: dict[tuple[str, str, str, str], RunEntry] = {}
+        newest: dict[Series, RunEntry] = {}
         for entry in self.entries():
             newest.setdefault(entry.series, entry)
-        found = tuple(entry for series, entry in newest.items() if self._newest_of.get(series) != entry.path.name)
-        self._newest_of = {series: entry.path.name for series, entry in newest.items()}
+        found = tuple(entry for series, entry in newest.items() if self._newest_of.get(series) != entry.name)
+        self._newest_of = {series: entry.name for series, entry in newest.items()}
         # A file may come within the same tick of the file system's clock: only a change that is past is remembered.
         self._looked_at = changed if abs(time.time() - changed) > 2.0 else None
         return found
@@ -145,31 +157,27 @@ class Archive:
         """
         if self._keep_age is None and self._keep_bytes is None:
             return ()
-        oldest_first = list(self.entries())[::-1]
-        doomed: list[Path] = []
-        if self._keep_age is not None:
-            limit = now - self._keep_age
-            doomed = [entry.path for entry in oldest_first if entry.started < limit]
-        if self._keep_bytes is not None:
-            sizes = {entry.path: _size(entry.path) for entry in oldest_first}
-            total = sum(sizes.values()) - sum(sizes[path] for path in doomed)
-            for entry in oldest_first[len(doomed) :]:
-                if total <= self._keep_bytes:
-                    break
-                doomed.append(entry.path)
-                total -= sizes[entry.path]
-        if not doomed:
-            return ()
-        kept = self._newest_complete(oldest_first[::-1])
-        removed = [path for path in doomed if path not in kept]
-        with named_errors("clean", self.runs):
-            for path in removed:
-                path.unlink(missing_ok=True)
+        entries = list(self.entries())
+        kept: set[str] | None = None
+        total = self.usage() if self._keep_bytes is not None else 0
+        removed = []
+        for entry in reversed(entries):
+            old = self._keep_age is not None and entry.started < now - self._keep_age
+            if not old and (self._keep_bytes is None or total <= self._keep_bytes):
+                break
+            if kept is None:
+                kept = self._newest_complete(entries)
+            if entry.name in kept:
+                continue
+            total -= _size(entry.path)
+            with named_errors("clean", entry.path):
+                entry.path.unlink(missing_ok=True)
+            removed.append(entry.path)
         return tuple(removed)
 
     def usage(self) -> int:
         """Give the bytes that the runs take (file sizes, without the journal)."""
-        return sum(_size(Path(item.path)) for item in self._files())
+        return sum(_size(item) for item in self._files())
 
     def holds_measured(self) -> bool:
         """Say whether any run here was measured; a file whose name says nothing is opened to see."""
@@ -209,41 +217,21 @@ class Archive:
             except FileNotFoundError:
                 return []
 
-    def _newest(self, entries: Iterable[RunEntry]) -> tuple[tuple[SweepDocument, ...], tuple[ArchiveError, ...]]:
-        found: dict[tuple[str, str, str, str], list[SweepDocument]] = defaultdict(list)
-        opened: dict[tuple[str, str, str, str], int] = defaultdict(int)
-        errors = []
-        for entry in entries:
-            series = entry.series
-            if entry.simulated != self._simulated or opened[series] > LOOK_BACK:
-                continue
-            if found[series] and found[series][-1].complete_sweep:
-                continue
-            opened[series] += 1
-            try:
-                document = read_run(entry.path)
-            except ArchiveError as error:
-                errors.append(error)
-                continue
-            if document.simulated == self._simulated and (not found[series] or document.complete_sweep):
-                found[series].append(document)
-        return tuple(document for runs in found.values() for document in runs), tuple(errors)
-
-    def _newest_complete(self, newest_first: Iterable[RunEntry]) -> set[Path]:
-        found: dict[tuple[str, str], Path] = {}
+    def _newest_complete(self, newest_first: Iterable[RunEntry]) -> set[str]:
+        found: dict[tuple[str, str], str] = {}
         for entry in newest_first:
             gpu = (entry.host, entry.gpu)
             if gpu in found:
                 continue
             with contextlib.suppress(ArchiveError):
                 if read_run(entry.path).complete_sweep:
-                    found[gpu] = entry.path
+                    found[gpu] = entry.name
         return set(found.values())
 
     def _holds(self, *, simulated: bool) -> bool:
         unnamed = []
         for item in self._files():
-            entry = entry_of(item)
+            entry = entry_of(self.runs, item.name)
             if entry is None:
                 unnamed.append(Path(item.path))
             elif entry.simulated == simulated:
@@ -255,8 +243,8 @@ class Archive:
         return False
 
 
-def _size(path: Path) -> int:
+def _size(file: Path | os.DirEntry[str]) -> int:
     try:
-        return path.lstat().st_size
+        return file.stat(follow_symlinks=False).st_size
     except OSError:
         return 0

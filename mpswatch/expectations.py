@@ -15,7 +15,7 @@ import msgspec
 
 from mpswatch.documents import ExpectationLook, Reason, Tenant, TenantIdentity
 
-FIELDS = ("unit", "container", "pod", "namespace", "image", "user", "slurm_job", "name", "command", "label")
+FIELDS = ("unit", "container", "pod", "namespace", "image", "user", "slurm_job", "process", "command", "label")
 """What a pattern may ask for."""
 
 DESKTOP = (
@@ -33,7 +33,7 @@ class Pattern:
     """Shell patterns (`*`, `?`, `[…]`) by field; all that are given must match. `label` is KEY=VALUE.
 
     `container` is matched by name, or by the beginning of its id. `command` is matched against the whole command line,
-    unmasked. `name` is the process's name as nvidia-smi shows it, or the last part of its path.
+    unmasked. `process` is the process's name as nvidia-smi shows it, or the last part of its path.
     """
 
     wanted: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Expectations:
 
 def desktop() -> Welcome:
     """The default list: compositors and the like."""
-    return Welcome(name=DESKTOP_NAME, patterns=tuple(Pattern(wanted={"name": name}) for name in DESKTOP))
+    return Welcome(name=DESKTOP_NAME, patterns=tuple(Pattern(wanted={"process": name}) for name in DESKTOP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Process:
                 found = (who.pod_name,)
             case "namespace":
                 found = (who.pod_namespace,)
-            case "name":
+            case "process":
                 found = (self.name, self.name and _last(self.name), who.executable and _last(who.executable))
             case "command":
                 found = (" ".join(self.arguments),) if self.arguments else (who.command_line,)

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "latest": {"record"},
     "metrics": {"latest"},
     "web": {"metrics", "latest"},
-    "config": {"sweep"},
+    "config": {"sweep", "expectations"},
     "logs": set(),
     "rehearsal": set(),
     "remote": {"archive"},

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
-from mpswatch.config.shape import Config
+from mpswatch.config.shape import Config, MatchSection
 from mpswatch.config.tree import Place
+from mpswatch.expectations import FIELDS, Expectation, Expectations, Pattern, Welcome, desktop
+from mpswatch.expectations import contradictions as conflicts
 
 
 def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
@@ -14,6 +17,8 @@ def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
     yield from _daemons(config)
     yield from _times(config)
     yield from _sweep(config)
+    yield from _remote(config)
+    yield from _tenants(config)
 
 
 def _daemons(config: Config) -> Iterator[tuple[Place, str]]:
@@ -66,6 +71,58 @@ def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
             ("sweep", "quiet_hours"),
             "cover the whole day, and sweep.enabled is true: to hold sweeps altogether set sweep.enabled: false",
         )
+
+
+def _remote(config: Config) -> Iterator[tuple[Place, str]]:
+    url, place = config.archive.remote.url, ("archive", "remote", "url")
+    if url is None:
+        return
+    parts = urlsplit(url)
+    if not parts.scheme:
+        yield place, "is no URL: s3://bucket/path, file:///mnt/archive and the like"
+    elif "@" in parts.netloc:
+        yield place, "has a user or a password in it: give those in the environment, where nobody else reads them"
+
+
+def expectations(config: Config) -> Expectations:
+    """The patterns of `tenants`, as they are asked."""
+    tenants = config.tenants
+    return Expectations(
+        expected=tuple(
+            Expectation(name=entry.name, pattern=_pattern(entry.match), minimum=entry.minimum)
+            for entry in tenants.expected
+        ),
+        welcome=(
+            *(Welcome(name=entry.name, patterns=(_pattern(entry.match),)) for entry in tenants.welcome),
+            *((desktop(),) if tenants.desktop else ()),
+        ),
+    )
+
+
+def _pattern(match: MatchSection) -> Pattern:
+    return Pattern(wanted={key: value for key in FIELDS if (value := getattr(match, key)) is not None})
+
+
+def _tenants(config: Config) -> Iterator[tuple[Place, str]]:
+    tenants = config.tenants
+    if not tenants.host_root.startswith("/"):
+        yield ("tenants", "host_root"), f"{tenants.host_root!r} is not an absolute path"
+    empty = False
+    for place, match in _matches(config):
+        if not _pattern(match).wanted:
+            empty = True
+            yield place, f"is empty: name at least one of {', '.join(FIELDS)}"
+        if match.label is not None and not match.label.partition("=")[1]:
+            yield (*place, "label"), f"{match.label!r} is not KEY=VALUE"
+    for one, other, what in () if empty else conflicts(expectations(config)):
+        yield ("tenants",), f"{one} and {other}: {what}"
+
+
+def _matches(config: Config) -> Iterator[tuple[Place, MatchSection]]:
+    for index, expected in enumerate(config.tenants.expected):
+        yield ("tenants", "expected", index, "match"), expected.match
+    for index, welcome in enumerate(config.tenants.welcome):
+        yield ("tenants", "welcome", index, "match"), welcome.match
 
 
 def _whole_day(config: Config) -> bool:

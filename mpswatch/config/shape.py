@@ -32,6 +32,7 @@ Address: TypeAlias = Annotated[
     tuple[str, int], _leaf(units.listen_address, "HOST:PORT, such as 127.0.0.1:10677, or :10677 for all interfaces")
 ]
 Text: TypeAlias = Annotated[str, _leaf(units.text, "a text on one line")]
+Groups: TypeAlias = Annotated[tuple[str, ...], _leaf(units.groups, f"a list of {', '.join(units.GROUPS)}")]
 Variables: TypeAlias = Annotated[dict[str, str], _leaf(units.environment, "a map of variables to texts")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number of at least 0"})]
 PositiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, extra={"expected": "a whole number of at least 1"})]
@@ -93,12 +94,60 @@ class SweepSection(Section, frozen=True, kw_only=True):
     client: ClientSection = ClientSection()
 
 
+class RemoteSection(Section, frozen=True, kw_only=True):
+    """Where runs are copied to besides: any fsspec URL. Credentials come from the environment."""
+
+    url: Text | None = None
+    interval: PositiveDuration = 900.0
+    deadline: PositiveDuration = 300.0
+
+
+class MatchSection(Section, frozen=True, kw_only=True):
+    """A pattern: each field a shell pattern, and all that are given must match. `label` is KEY=VALUE."""
+
+    unit: Text | None = None
+    container: Text | None = None
+    pod: Text | None = None
+    namespace: Text | None = None
+    image: Text | None = None
+    user: Text | None = None
+    slurm_job: Text | None = None
+    process: Text | None = None
+    command: Text | None = None
+    label: Text | None = None
+
+
+class ExpectedEntry(Section, frozen=True, kw_only=True):
+    """A service of which at least `minimum` processes must be MPS clients."""
+
+    name: Text
+    match: MatchSection
+    minimum: Count = 1
+
+
+class WelcomeEntry(Section, frozen=True, kw_only=True):
+    """Foreign tenants that nobody needs to be told of."""
+
+    name: Text
+    match: MatchSection
+
+
+class TenantsSection(Section, frozen=True, kw_only=True):
+    """Who ought to be managed, and who is welcome not to be. `desktop` is the default list of compositors."""
+
+    expected: tuple[ExpectedEntry, ...] = ()
+    welcome: tuple[WelcomeEntry, ...] = ()
+    desktop: bool = True
+    host_root: Text = "/"
+
+
 class ArchiveSection(Section, frozen=True, kw_only=True):
     directory: Text
     gzip: bool = False
     keep_age: PositiveDuration | None = None
     keep_bytes: Size | None = None
     deadline: PositiveDuration = 10.0
+    remote: RemoteSection = RemoteSection()
 
 
 class WebSection(Section, frozen=True, kw_only=True):
@@ -108,6 +157,7 @@ class WebSection(Section, frozen=True, kw_only=True):
 
 class MetricsSection(Section, frozen=True, kw_only=True):
     tenant_names: Count = 20
+    tenant_groups: Groups = ()
     pid_labels: bool = False
 
 
@@ -125,6 +175,7 @@ class Config(Section, frozen=True, kw_only=True):
     gpu: GpuSection = GpuSection()
     mps: MpsSection = MpsSection()
     poll: PollSection = PollSection()
+    tenants: TenantsSection = TenantsSection()
     sweep: SweepSection = SweepSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()

@@ -119,6 +119,20 @@ def text(raw: object) -> str:
     return raw
 
 
+GROUPS = ("unit", "container", "pod", "namespace", "image", "user", "slurm_job")
+"""What metrics may sum tenants by."""
+
+
+def groups(raw: object) -> tuple[str, ...]:
+    """Some of `GROUPS`, each once."""
+    if not isinstance(raw, list):
+        raise UnfitError("not a list")
+    for part in raw:
+        if part not in GROUPS:
+            raise UnfitError(f"{part!r} is none of them")
+    return tuple(dict.fromkeys(raw))
+
+
 def environment(raw: object) -> dict[str, str]:
     """Variables for the client's interpreter. What is dangerous in there is refused by name."""
     from mpswatch.sweep.runtime import refused_variables  # noqa: PLC0415 - no command reads it without need

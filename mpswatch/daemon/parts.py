@@ -10,9 +10,11 @@ from pathlib import Path
 
 from mpswatch.archive import Archive
 from mpswatch.config import Config
+from mpswatch.config.rules import expectations
 from mpswatch.daemon.events import Events
 from mpswatch.daemon.fault_logs import FaultLogs
 from mpswatch.gpu import open_sources
+from mpswatch.identity import Identities
 from mpswatch.journal import Journal
 from mpswatch.mps import is_rehearsal
 from mpswatch.poll import DaemonAddress, Poller
@@ -58,6 +60,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
     """Everything but sockets, threads and the loop."""
     processes = Processes()
     watched = addresses(config)
+    patterns = expectations(config)
     poller = Poller(
         host=config.host,
         daemons=watched,
@@ -68,6 +71,8 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         processes=processes,
         mps_deadline=config.mps.deadline,
         gpu_deadline=config.gpu.deadline,
+        identities=Identities(processes, root=Path(config.tenants.host_root), label_keys=patterns.label_keys),
+        expectations=patterns,
     )
     return Parts(
         config=config,

@@ -80,8 +80,13 @@ def archiving(
     latest: Health,
     *,
     on_retain_failure: Callable[[MpswatchError], None] = lambda error: None,  # noqa: ARG005  # a quiet default
+    may_retain: Callable[[], bool] = lambda: True,
 ) -> Sink:
-    """Make the sink that keeps runs as files and events as journal lines, and tells `latest` how that went."""
+    """Make the sink that keeps runs as files and events as journal lines, and tells `latest` how that went.
+
+    Where `may_retain` says no, nothing old is removed after a write: with a remote target that is done once it has
+    every run, so that one which is down for long loses none.
+    """
 
     def sink(fact: Fact) -> None:
         match fact:
@@ -98,7 +103,8 @@ def archiving(
                 now = datetime.now(UTC)
                 total = None
                 try:
-                    archive.retain(now)
+                    if may_retain():
+                        archive.retain(now)
                     total = archive.usage()
                 except MpswatchError as error:
                     on_retain_failure(error)

@@ -28,7 +28,13 @@ class Facts:
         self._said = Said()
         self._expiry: asyncio.TimerHandle | None = None
         self.latest = Latest(host=config.host, simulated=parts.simulated, **_settings(config))
-        keep = archiving(parts.archive, parts.journal, self.latest, on_retain_failure=self._retaining_failed)
+        keep = archiving(
+            parts.archive,
+            parts.journal,
+            self.latest,
+            on_retain_failure=self._retaining_failed,
+            may_retain=lambda: config.archive.remote.url is None,  # else copying.py does, once all is there
+        )
         self.keeper = Keeper(keep, deadline=config.archive.deadline, failed=self._keeping_failed)
         self._soon = Record(
             {"archive": self.keeper.take, "latest": self.latest.record}, latest=self.latest, on_failure=self._failed

@@ -1,4 +1,4 @@
-"""When to poll and when to sweep. The scheduler only triggers: what it starts is never its to cancel."""
+"""When to poll, to sweep, to copy. The scheduler only triggers: what it starts is never its to cancel."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STEP_SECONDS = 2.0
 
 
 class Schedule:
-    """Two interval triggers, in UTC. `poll` and `sweep` are called in the loop and must return at once."""
+    """Interval triggers, in UTC. What is triggered (`poll`, `sweep`, `copy`) is called in the loop: return at once."""
 
-    def __init__(self, *, poll: Callable[[], None], sweep: Callable[[], None]) -> None:
+    def __init__(self, **calls: Callable[[], None]) -> None:
         self._scheduler = AsyncIOScheduler(timezone=UTC)
-        self._calls = {"poll": poll, "sweep": sweep}
+        self._calls = calls
         self._offset = time.time() - time.monotonic()
         self._intervals: dict[str, float] = {}
         self._due: dict[str, float] = {}  # on the monotonic clock, for when the other one is stepped

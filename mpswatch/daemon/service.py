@@ -14,6 +14,7 @@ from pathlib import Path
 from mpswatch import logs
 from mpswatch.config import Config
 from mpswatch.daemon.client_check import check_client
+from mpswatch.daemon.copying import Copying
 from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.fault_logs import FaultLook
@@ -42,6 +43,8 @@ POLL_HANGS = 120.0
 DRAIN_GRACE = 5.0
 """Seconds beyond the client's own drain time that a stop waits for the sweep's thread."""
 WEB_GRACE = 3.0
+COPY_JITTER = 0.1
+"""Share of its interval that rounds of copying are spread over, so that a fleet does not reach its target in step."""
 
 
 class Service:
@@ -104,7 +107,18 @@ class Service:
             notifier=notifier,
             log=self._log,
         )
-        self._schedule = Schedule(poll=self._polling.trigger, sweep=lambda: self._sweeping.attempt("schedule"))
+        self._copying = Copying(
+            config=config,
+            archive=self._parts.archive,
+            worker=Worker("copy", self._loop),
+            facts=self._facts,
+            log=self._log,
+        )
+        self._schedule = Schedule(
+            poll=self._polling.trigger,
+            sweep=lambda: self._sweeping.attempt("schedule"),
+            copy=self._copying.trigger,
+        )
         self._serving = Serving(
             config,
             sockets,
@@ -125,6 +139,9 @@ class Service:
         self._facts.event("started", f"mpswatch started (pid {os.getpid()})")
         self._schedule.start()
         self._schedule.every("poll", config.poll.interval, first_in=0.0)
+        if self._copying.configured:
+            interval = config.archive.remote.interval
+            self._schedule.every("copy", interval, first_in=0.0, jitter=COPY_JITTER * interval)
         self._check_client()
         self._log.info("serving", addresses=self._serving.addresses)
         self._notifier.ready("watching")

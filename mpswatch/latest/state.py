@@ -15,6 +15,7 @@ from mpswatch.errors import MpswatchError
 from mpswatch.latest.view import (
     ArchiveHealth,
     Outcome,
+    RemoteHealth,
     Run,
     SourceHealth,
     SweepHealth,
@@ -162,6 +163,25 @@ class Latest:
         """Take the archive's size as it was found, without a write (at the start, after retention)."""
         with self._lock:
             self._archive = replace(self._archive, bytes=total_bytes)
+            self._view = None
+
+    def expect_remote(self) -> None:
+        """Say that a remote target is configured: what is known of it is published from now on."""
+        with self._lock:
+            self._archive = replace(self._archive, remote=self._archive.remote or RemoteHealth())
+            self._view = None
+
+    def remote_copied(self, at: datetime, *, missing: int | None, fault: str | None) -> None:
+        """Take how a round of copying went: with a `fault` it is a failure; `missing` is None where it cannot tell."""
+        with self._lock:
+            before = self._archive.remote or RemoteHealth()
+            remote = RemoteHealth(
+                missing=missing,
+                failures=before.failures + (fault is not None),
+                last_success_at=at if fault is None else before.last_success_at,
+                fault=fault,
+            )
+            self._archive = replace(self._archive, remote=remote)
             self._view = None
 
     def sink_failed(self, sink: str) -> None:

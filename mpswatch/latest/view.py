@@ -58,14 +58,31 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteHealth:
+    """How copying runs to the remote target went since the start of this process.
+
+    `missing` is how many it lacked after the newest round that could tell, None before the first.
+    """
+
+    missing: int | None = None
+    failures: int = 0
+    last_success_at: datetime | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveHealth:
-    """How writing went since the start of this process; `bytes` and `last_success_at` are None while unknown."""
+    """How writing went since the start of this process; `bytes` and `last_success_at` are None while unknown.
+
+    `remote` is None where no remote target is configured.
+    """
 
     writes: int = 0
     failures: int = 0
     bytes: int | None = None
     last_success_at: datetime | None = None
     fault: str | None = None
+    remote: RemoteHealth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

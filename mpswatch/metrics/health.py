@@ -30,6 +30,13 @@ def archive(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001
         sheet.put("archive_last_success_timestamp_seconds", health.last_success_at.timestamp())
     else:
         sheet.unknown("archive_last_success_timestamp_seconds", "never_seen")
+    remote = health.remote
+    if remote is not None:
+        why = "source_failed" if remote.fault else "never_seen"
+        sheet.put_or_unknown("archive_remote_missing_runs", remote.missing, why)
+        sheet.put("archive_remote_failures_total", remote.failures)
+        last = remote.last_success_at.timestamp() if remote.last_success_at is not None else None
+        sheet.put_or_unknown("archive_remote_last_success_timestamp_seconds", last, "never_seen")
 
 
 def sources(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike

@@ -114,6 +114,27 @@ ARCHIVE = (
         "this process has not written one yet",
         "time() - mpswatch_archive_last_success_timestamp_seconds",
     ),
+    _gauge(
+        "archive_remote_missing_runs",
+        "",
+        "Runs of the local archive that the remote target lacked after the newest round of copying.",
+        "no remote target is configured, or no round has been able to tell yet",
+        "min_over_time(mpswatch_archive_remote_missing_runs[1h]) > 0",
+    ),
+    _counter(
+        "archive_remote_failures_total",
+        "",
+        "Rounds of copying to the remote target that left something missing, or failed altogether.",
+        "no remote target is configured",
+        "increase(mpswatch_archive_remote_failures_total[1h]) > 0",
+    ),
+    _gauge(
+        "archive_remote_last_success_timestamp_seconds",
+        "",
+        "When the remote target last had every run of the local archive, in seconds since the epoch.",
+        "no remote target is configured, or this process has not seen it complete yet",
+        "time() - mpswatch_archive_remote_last_success_timestamp_seconds",
+    ),
 )
 
 SOURCES = (

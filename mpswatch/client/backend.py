@@ -6,6 +6,7 @@ import importlib
 from typing import Any, NamedTuple
 
 from .pieces import Device
+from .sustained import Request
 
 
 class Cell(NamedTuple):
@@ -21,6 +22,15 @@ class Cell(NamedTuple):
     warm_up: int
     samples: int
     fail_in: str | None
+    kind: str = "matmul"  # what it computes: see KINDS
+    passes: int = 1  # measured passes of `iters`, each after `rest` seconds without work
+    rest: float = 0.0
+    sustained: Request | None = None  # work under load, after the passes
+    beside: int | None = None  # the order of the cell under way beside which this one may run
+
+
+KINDS = ("matmul", "stream", "launch")
+"""Kinds of work: a square matmul (compute), one pass over large memory (bandwidth), a tiny kernel (latency)."""
 
 
 class Refused(Exception):  # noqa: N818 -- reads so where it is caught
@@ -54,6 +64,10 @@ class Backend:
 
     def dtype(self, cell: Cell) -> str:
         """What it really computes with."""
+        raise NotImplementedError
+
+    def bytes_each(self, cell: Cell) -> int | None:
+        """Bytes that one kernel of `stream` reads and writes; None for the other kinds."""
         raise NotImplementedError
 
     def input_values(self, cell: Cell) -> str:

@@ -17,6 +17,7 @@ from .backend import Backend, Cell
 from .faults import Fault, Striker
 from .lifeline import Leave, Lifeline, Output, OutputGone, clip
 from .signals import ignore_signals
+from .sustained import Sustained
 
 EXIT_DONE = 0
 """Measured, reported, drained."""
@@ -26,6 +27,9 @@ EXIT_FAILED = 1
 
 EXIT_NOT_DRAINED = 70
 """The device itself would not drain: synchronising raised, because it or its server is broken already."""
+
+ENDLESS = 1 << 60
+"""Iterations that nobody waits for: such a run ends when there is enough, at its deadline, or when told to leave."""
 
 DRAIN_TRIES = 4
 DRAIN_PAUSE = 0.5
@@ -97,6 +101,7 @@ class Child:
         self.device: pieces.Device | None = None
         self.phase = "fork"
         self.reported = False
+        self.load: Sustained | None = None  # while it works under load
         self._mark = forked_at
         self._timings: dict[str, float] = {}
 
@@ -162,16 +167,35 @@ class Child:
             kernel_seconds = pieces.run(work, cell.warm_up, cell.size, kernel_seconds).kernel_seconds
 
         self._timings["warm_up"] = self._enter("measure") - began
+        phases: dict[str, list[float]] = {}
+        passes: list[pieces.Run] = []
         began = time.monotonic()
-        measured = pieces.run(work, cell.iters, cell.size, kernel_seconds)
+        for number in range(cell.passes):
+            if number:
+                self.lifeline.rest(cell.rest)
+            passes.append(pieces.run(work, cell.iters, cell.size, kernel_seconds))
+            kernel_seconds = passes[-1].kernel_seconds
         self._timings["measure"] = time.monotonic() - began
+        if passes:
+            phases["passes"] = [began, time.monotonic()]
 
         self._enter("samples")
-        samples = pieces.run(work, cell.samples, cell.size, measured.kernel_seconds, most=1).each
+        samples = pieces.run(work, cell.samples, cell.size, kernel_seconds, most=1).each
+        sustained = None
+        if cell.sustained is not None:
+            self._enter("sustained")
+            sustained, run = self._sustain(work, kernel_seconds, phases)
+            passes = passes or [run]
+        measured = passes[0]
         gap_ratio = measured.gap_seconds / measured.seconds if measured.seconds > 0 else 0.0
         return self._place(
             seconds=measured.seconds,
-            samples=[round(seconds, 9) for seconds in samples],
+            samples=_short(samples),
+            passes=_short([each.seconds for each in passes]) if cell.passes > 1 else [],
+            sustained=sustained,
+            phases={name: [round(moment, 6) for moment in span] for name, span in phases.items()},
+            kind=cell.kind,
+            bytes_each=self.backend.bytes_each(cell),
             clock=self.backend.clock,
             dtype=self.backend.dtype(cell),
             input_values=self.backend.input_values(cell),
@@ -186,8 +210,39 @@ class Child:
             },
         )
 
+    def _sustain(
+        self, work: pieces.Work, kernel_seconds: float, phases: dict[str, list[float]]
+    ) -> tuple[dict[str, Any], pieces.Run]:
+        """Work under load, as asked; `phases` are told (time.monotonic) when samples were taken."""
+        cell = self.cell
+        assert cell.sustained is not None  # noqa: S101 -- narrows the type: who calls has looked
+        self.load = load = Sustained(cell.sustained)
+        if cell.sustained.open_ended:
+            self.output.write("running", self._place())  # nothing is in flight; from here on until `enough`
+        began: list[float] = []
+
+        def heed(count: int, seconds: float) -> bool:
+            goes_on = load.heed(count, seconds)
+            if load.settled is not None and not began:
+                began.append(time.monotonic())
+            return goes_on
+
+        run = pieces.run(work, ENDLESS, cell.size, kernel_seconds, heed=heed)
+        phases["sustained"] = [*(began or [time.monotonic()]), time.monotonic()]
+        said = {
+            "samples": _short(load.samples),
+            "settled": load.settled is True,
+            "settle_seconds": round(load.settle_seconds, 6),
+            "seconds": round(load.seconds, 6),
+            "iterations": load.iterations,
+            "gap_ratio": round(run.gap_seconds / run.seconds if run.seconds > 0 else 0.0, 6),
+        }
+        return said, run
+
     def _look(self, in_flight: int) -> None:
-        self.lifeline.look()
+        load = self.load
+        if self.lifeline.look(b"enough" if load is not None and load.request.open_ended else None) and load is not None:
+            load.enough = True
         self.striker.pass_point(self.phase, in_flight)
 
     def _attached(self, facts: dict[str, Any]) -> dict[str, Any]:
@@ -220,6 +275,10 @@ def close_all_but(keep: Descriptors) -> None:
         if int(name) > 2 and int(name) not in keep:
             with contextlib.suppress(OSError):  # the descriptor that listdir itself used
                 os.close(int(name))
+
+
+def _short(times: list[float]) -> list[float]:
+    return [round(seconds, 9) for seconds in times]
 
 
 def _is_shown(name: str) -> bool:

@@ -5,8 +5,8 @@ Nothing here acts unless the launcher's command line says so:
     --fail-in PHASE:KIND[:N]   in every cell: strike the N-th time (default 1) that PHASE passes its point
     --fail-in cell             strike where a cell's own key `fail_in` says so, in the same notation
 
-In the phases that compute (fill, predict, warm_up, measure, samples) the point is a look at the lifeline *with work
-in flight*; in the others it is where the phase begins.
+In the phases that compute (fill to sustained) the point is a look at the lifeline *with work in flight*; in the others
+it is where the phase begins.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import NamedTuple
 from .backend import Backend
 from .lifeline import Output
 
-PHASES = ("fork", "context", "allocate", "attached", "go", "fill", "predict", "warm_up", "measure", "samples", "result")
-COMPUTING = ("fill", "predict", "warm_up", "measure", "samples")
+COMPUTING = ("fill", "predict", "warm_up", "measure", "samples", "sustained")
+PHASES = ("fork", "context", "allocate", "attached", "go", *COMPUTING, "result")
 
 KINDS = {
     "exception": "raises RuntimeError",

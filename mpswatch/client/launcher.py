@@ -192,13 +192,13 @@ class Launcher:
         for line in lines:
             self._bury(os.WNOHANG)  # who has seen a child's pipe end may ask for the next cell at once
             try:
-                word, cell = requests.read(line)
+                word, body = requests.read(line)
                 if word == "end":
                     return False
-                if cell is not None:
-                    self._fork(cell, self._fault(cell))
+                if isinstance(body, backends.Cell):
+                    self._fork(body, self._fault(body))
                 else:
-                    self._pass_on(word.encode() + b"\n")
+                    self._pass_on(word.encode() + b"\n", body)
             except requests.Nonsense as error:
                 place: dict[str, Any] = {name: error.cell[name] for name in ("order", "cap") if name in error.cell}
                 self.tell_failure(error.reason, str(error), place)
@@ -214,7 +214,9 @@ class Launcher:
 
     def _fork(self, cell: backends.Cell, fault: faults.Fault | None) -> None:
         place = {"order": cell.order, "cap": cell.cap}
-        if self.children:
+        under_way = [born.order for born in self.children.values()]
+        # two at once only where both were meant, and never three
+        if under_way and (under_way != [cell.beside] or cell.order == cell.beside):
             raise requests.Nonsense("a cell is under way", cell=place)
         if thread_count() not in (1, None):
             raise requests.Nonsense(
@@ -236,10 +238,13 @@ class Launcher:
         os.close(reading)
         self.children[pid] = Born(cell.order, cell.cap, writing)
         self.output.write("forked", dict(place, pid=pid))
-        self._pass_on(b"start\n")  # the child says nothing before `forked` has been said
+        self._pass_on(b"start\n", cell.order)  # the child says nothing before `forked` has been said
 
-    def _pass_on(self, word: bytes) -> None:
+    def _pass_on(self, word: bytes, order: int | None = None) -> None:
+        """To the child of that order, or to every one."""
         for born in self.children.values():
+            if order not in (None, born.order):
+                continue
             with contextlib.suppress(OSError):  # it is leaving already; `gone` follows
                 os.write(born.lifeline, word)
 

@@ -75,6 +75,12 @@ class Lifeline:
         while not self._look(max(0.0, self.deadline - self.clock()), word):
             pass
 
+    def rest(self, seconds: float) -> None:
+        """Let `seconds` pass, watching. Raises `Leave` as `look` does."""
+        end = self.clock() + seconds
+        while (left := end - self.clock()) > 0:
+            self._look(max(0.0, min(left, self.deadline - self.clock())), None)
+
     def _look(self, seconds: float, word: bytes | None) -> bool:
         # one millisecond more than asked: a poll that returns just before the deadline would spin
         if self._poll.poll(seconds * 1000 + 1 if seconds else 0):

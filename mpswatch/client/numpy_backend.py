@@ -23,13 +23,19 @@ MPS_MAX_CLIENTS_REACHED = 808
 REPLY_LIMIT = 4096
 
 
+STREAM_FACTOR = 8
+"""A stream runs over this many times size^2 elements."""
+
+LAUNCH_ELEMENTS = 64
+
+
 class NumpyDevice(Device):
     """Runs a queued piece when it is waited for, as if it had run from the moment it could."""
 
     small = 64
 
-    def __init__(self, size: int, share: float, connection: socket.socket) -> None:
-        self._flat = [np.zeros(size * size, dtype=np.float32) for _ in range(3)]
+    def __init__(self, elements: int, buffers: int, share: float, connection: socket.socket) -> None:
+        self._flat = [np.zeros(elements, dtype=np.float32) for _ in range(buffers)]
         self._idle_ratio = 1 / share - 1
         self._connection = connection
         self._queued: list[tuple[int, int, int]] = []
@@ -49,15 +55,19 @@ class NumpyDevice(Device):
 
     def _run_oldest(self) -> None:
         slot, count, size = self._queued[0]
-        a, b, c = (flat[: size * size].reshape(size, size) for flat in self._flat)
         self._started[slot] = max(self._started[slot], self._last_end)
         begin = time.perf_counter()
-        for _ in range(count):
-            np.matmul(a, b, out=c)
+        self.compute(count, size)
         time.sleep((time.perf_counter() - begin) * self._idle_ratio)
         self._ended[slot] = self._last_end = time.perf_counter()
         self._queued.pop(0)
         self._connection.sendall(b"-")
+
+    def compute(self, count: int, size: int) -> None:
+        """Run `count` kernels: a square matmul here."""
+        a, b, c = (flat[: size * size].reshape(size, size) for flat in self._flat)
+        for _ in range(count):
+            np.matmul(a, b, out=c)
 
     def between(self, first: int, last: int) -> float:
         return self._ended[last] - self._started[first]
@@ -79,6 +89,25 @@ class NumpyDevice(Device):
             self._connection.sendall(b"-")
         while self._queued:
             self._run_oldest()
+
+
+class Stream(NumpyDevice):
+    exponent = 2
+
+    def compute(self, count: int, size: int) -> None:
+        a, b = (flat[: STREAM_FACTOR * size * size] for flat in self._flat)
+        for _ in range(count):
+            np.multiply(a, np.float32(2), out=b)
+
+
+class Launches(NumpyDevice):
+    exponent = 0
+    piece_most = 400
+
+    def compute(self, count: int, size: int) -> None:  # noqa: ARG002 -- it has one size
+        a, b = self._flat
+        for _ in range(count):
+            np.add(a, np.float32(1), out=b)
 
 
 class NumpyBackend(Backend):
@@ -115,10 +144,17 @@ class NumpyBackend(Backend):
     def allocate(self, cell: Cell) -> Device:
         if self._connection is None:
             raise RuntimeError("not attached")
-        return NumpyDevice(cell.size, self._share, self._connection)
+        if cell.kind == "stream":
+            return Stream(STREAM_FACTOR * cell.size * cell.size, 2, self._share, self._connection)
+        if cell.kind == "launch":
+            return Launches(LAUNCH_ELEMENTS, 2, self._share, self._connection)
+        return NumpyDevice(cell.size * cell.size, 3, self._share, self._connection)
 
     def dtype(self, cell: Cell) -> str:  # noqa: ARG002 -- whatever was asked for
         return "float32"
+
+    def bytes_each(self, cell: Cell) -> int | None:
+        return 2 * STREAM_FACTOR * cell.size * cell.size * 4 if cell.kind == "stream" else None
 
     def input_values(self, cell: Cell) -> str:
         return f"normal(0, 1), numpy default_rng, seed {cell.seed}"

@@ -39,10 +39,16 @@ class Device:
     """What runs the work. A slot holds one piece; it is used again only after its piece was waited for."""
 
     small = 512
-    """The smallest square matmul worth timing on it."""
+    """The smallest size worth timing on it."""
+
+    exponent = 3
+    """How a kernel's time grows with its size: 3 for a square matmul."""
+
+    piece_most = 1 << 30
+    """How many kernels a piece may have, however short they are: queueing them takes the host's time."""
 
     def enqueue(self, slot: int, count: int, size: int) -> None:
-        """Queue `count` matmuls of `size` between this slot's start and end events; do not wait."""
+        """Queue `count` kernels of `size` between this slot's start and end events; do not wait."""
         raise NotImplementedError
 
     def wait(self, slot: int) -> None:
@@ -121,21 +127,31 @@ class Work:
 
 
 class Run(NamedTuple):
-    """What running a number of matmuls came to."""
+    """What running a number of kernels came to."""
 
     seconds: float  # first start event to last end event
     pieces: int
     in_flight_most: int
     gap_seconds: float
     kernel_seconds: float  # of the last piece
-    each: list[float]  # seconds a matmul, one entry a piece
+    each: list[float]  # seconds a kernel, one entry a piece; empty where `heed` was told of each
 
 
-def run(work: Work, iterations: int, size: int, kernel_seconds: float, most: int | None = None) -> Run:
-    """Run exactly `iterations` matmuls of `size`, in pieces, watching between them.
+def run(
+    work: Work,
+    iterations: int,
+    size: int,
+    kernel_seconds: float,
+    most: int | None = None,
+    *,
+    heed: Callable[[int, float], bool] | None = None,
+) -> Run:
+    """Run exactly `iterations` kernels of `size`, in pieces, watching between them.
 
     `kernel_seconds` is how long one is known or predicted to take; it follows what the pieces really take.
-    `most` bounds the matmuls in a piece below what would fit (1: each is timed by itself).
+    `most` bounds the kernels in a piece below what would fit (1: each is timed by itself).
+    `heed(count, seconds)` is told of each piece: its kernels, and the time from the end of the piece before it to its
+    own end. Once it says False nothing more is queued.
     """
     device, left = work.device, iterations
     flying: collections.deque[int] = collections.deque()  # slots, oldest first
@@ -149,7 +165,8 @@ def run(work: Work, iterations: int, size: int, kernel_seconds: float, most: int
             work.watch(len(flying))
             if left and _room_for_a_piece(len(flying), kernel_seconds):
                 slot = 0 if pieces == 0 else 1 + (pieces - 1) % (SLOTS - 1)
-                counts[slot] = count = min(left, most or left, max(1, int(PIECE_SECONDS / max(kernel_seconds, 1e-9))))
+                fit = max(1, int(PIECE_SECONDS / max(kernel_seconds, 1e-9)))
+                counts[slot] = count = min(left, most or device.piece_most, fit)
                 flying.append(slot)  # before the call: it may fail half-way
                 work.enqueue(slot, count, size)
                 left -= count
@@ -161,16 +178,20 @@ def run(work: Work, iterations: int, size: int, kernel_seconds: float, most: int
                 flying.popleft()
                 if not flying:
                     work.exposure.emptied()
-                kernel_seconds = device.between(slot, slot) / counts[slot]
-                each.append(kernel_seconds)
-                if previous is not None:
-                    gaps += device.gap(previous, slot)
+                seconds = device.between(slot, slot)
+                kernel_seconds = seconds / counts[slot]
+                gap = device.gap(previous, slot) if previous is not None else 0.0
+                gaps += gap
                 previous = slot
+                if heed is None:
+                    each.append(kernel_seconds)
+                elif not heed(counts[slot], gap + seconds):
+                    left = 0
     except BaseException:
         work.drain()
         raise
-    seconds = device.between(0, previous) if previous is not None else 0.0
-    return Run(seconds, pieces, in_flight_most, gaps, kernel_seconds, each)
+    total = device.between(0, previous) if previous is not None else 0.0
+    return Run(total, pieces, in_flight_most, gaps, kernel_seconds, each)
 
 
 def _room_for_a_piece(in_flight: int, kernel_seconds: float) -> bool:
@@ -180,23 +201,23 @@ def _room_for_a_piece(in_flight: int, kernel_seconds: float) -> bool:
 
 
 def predict(work: Work, size: int) -> float:
-    """How long one matmul of `size` will take under this cap, from small ones, one in flight at a time.
+    """How long one kernel of `size` will take under this cap, from small ones, one in flight at a time.
 
     Sizes double from the device's smallest as long as the next is predicted to be allowed. Each size is run a few
     times and the shortest taken: the first launch of a kernel also loads its code, and a small kernel waits for its
     turn beside a busy neighbour, which says nothing about a larger one. Raises `KernelTooLong`.
     """
-    tried = min(work.device.small, size)
+    tried, exponent = min(work.device.small, size), work.device.exponent
     while True:
         seconds = min(_alone(work, tried) for _ in range(TRIES))
-        predicted = seconds * (size / tried) ** 3
+        predicted = seconds * (size / tried) ** exponent
         larger = min(2 * tried, size)
-        if tried == size or seconds * (larger / tried) ** 3 > KERNEL_SECONDS_MOST:
+        if tried == size or seconds * (larger / tried) ** exponent > KERNEL_SECONDS_MOST:
             break
         tried = larger
     if predicted > KERNEL_SECONDS_MOST:
         raise KernelTooLong(
-            f"one matmul of {size} would take about {predicted * 1000:.0f} ms under this cap (predicted from"
+            f"one kernel of size {size} would take about {predicted * 1000:.0f} ms under this cap (predicted from"
             f" {seconds * 1000:.3g} ms for {tried}); at most {KERNEL_SECONDS_MOST * 1000:.0f} ms are allowed"
         )
     return predicted

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .backend import Cell
+from .backend import KINDS, Cell
+from .sustained import Request
 
-MOST = {"size": 65536, "iters": 10_000_000, "warm_up": 100_000, "samples": 100}
+MOST = {"size": 65536, "iters": 10_000_000, "warm_up": 100_000, "samples": 100, "passes": 50}
 """Above these a request is a mistake; 100 samples still fit into one line."""
 
 DEADLINE_MOST = 86400.0
 
+DURATION_MOST = 600.0
+"""Seconds that a phase of a cell may be asked to last; its deadline ends it all the same."""
+
 DTYPES = ("fp16", "bf16", "fp32", "float32")
-WORDS = ("cell", "go", "bye", "end")
+WORDS = ("cell", "go", "enough", "bye", "end")
 
 
 class Nonsense(Exception):  # noqa: N818 -- the reason's own name
@@ -25,8 +29,11 @@ class Nonsense(Exception):  # noqa: N818 -- the reason's own name
         self.cell = cell or {}
 
 
-def read(line: bytes) -> tuple[str, Cell | None]:
-    """One line of the daemon's: its word, and the cell where the word is `cell`. Raises Nonsense."""
+def read(line: bytes) -> tuple[str, Cell | int | None]:
+    """One line of the daemon's: its word, and the cell where the word is `cell`. Raises Nonsense.
+
+    The other words are for one child where they carry its order (`{"go": 3}`), else for every child (`{"go": true}`).
+    """
     try:
         message = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -37,7 +44,7 @@ def read(line: bytes) -> tuple[str, Cell | None]:
     if word not in WORDS:
         raise Nonsense(f"{word!r} is not a request")
     if word != "cell":
-        return word, None
+        return word, body if isinstance(body, int) and not isinstance(body, bool) else None
     if not isinstance(body, dict):
         raise Nonsense("cell is not an object")
     return word, _cell(body)
@@ -56,6 +63,11 @@ def _cell(body: dict[str, Any]) -> Cell:
         raise Nonsense(f"deadline {deadline!r} is not a number of seconds up to a day", cell=body)
     if fail_in is not None and not isinstance(fail_in, str):
         raise Nonsense("fail_in is not a text", cell=body)
+    kind = body.get("kind", "matmul")
+    if kind not in KINDS:
+        raise Nonsense("kind {!r} is none of {}".format(kind, ", ".join(KINDS)), cell=body)
+    sustained = _sustained(body)
+    passes = _integer(body, "passes", 0 if sustained is not None else 1, MOST["passes"], 1)
     return Cell(
         order=_integer(body, "order", 0, 1_000_000),
         cap=cap,
@@ -67,7 +79,33 @@ def _cell(body: dict[str, Any]) -> Cell:
         warm_up=_integer(body, "warm_up", 0, MOST["warm_up"], 3),
         samples=_integer(body, "samples", 0, MOST["samples"], 0),
         fail_in=fail_in,
+        kind=kind,
+        passes=passes,
+        rest=_seconds(body, body, "rest", 0.0),
+        sustained=sustained,
+        beside=None if body.get("beside") is None else _integer(body, "beside", 0, 1_000_000),
     )
+
+
+def _sustained(body: dict[str, Any]) -> Request | None:
+    asked = body.get("sustained")
+    if asked is None:
+        return None
+    if not isinstance(asked, dict):
+        raise Nonsense("sustained is not an object", cell=body)
+    default = Request(seconds=0.3)
+    numbers = {
+        name: _seconds(body, asked, name, getattr(default, name))
+        for name in ("seconds", "block", "settle_least", "settle_most", "tolerance")
+    }
+    return Request(open_ended=asked.get("open_ended") is True, **numbers)
+
+
+def _seconds(cell: dict[str, Any], body: dict[str, Any], name: str, default: float) -> float:
+    value = body.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= DURATION_MOST:
+        raise Nonsense(f"{name} {value!r} is not a number from 0 to {DURATION_MOST:g}", cell=cell)
+    return float(value)
 
 
 def _number(text: str) -> bool:

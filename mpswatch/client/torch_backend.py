@@ -16,37 +16,54 @@ from .pieces import SLOTS, Device
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 
+ITEM_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+
 FILL_STEP = 1 << 22
 """Elements filled at once: under a millisecond even on few SMs."""
 
 
-class TorchDevice(Device):
-    small = 512
+STREAM_FACTOR = 8
+"""A stream runs over this many times size^2 elements: 256 MiB of fp16 for 4096, several times an L2 cache."""
 
-    def __init__(self, size: int, dtype: str) -> None:
+LAUNCH_ELEMENTS = 1024
+
+
+class TorchDevice(Device):
+    """Events and order; what is computed is a subclass's. All memory is taken in its making."""
+
+    def __init__(self, elements: int, buffers: int, dtype: str) -> None:
         kind = getattr(torch, DTYPES[dtype])
-        # flat, so that a smaller square is a contiguous piece of the same memory
-        self._flat = [torch.empty(size * size, dtype=kind, device="cuda") for _ in range(3)]
-        self._squares: dict[int, list[Any]] = {}
+        # flat, so that a smaller problem is a contiguous piece of the same memory
+        self._flat = [torch.empty(elements, dtype=kind, device="cuda") for _ in range(buffers)]
+        self._views: dict[int, list[Any]] = {}
         self._starts = [torch.cuda.Event(enable_timing=True) for _ in range(SLOTS)]
         self._ends = [torch.cuda.Event(enable_timing=True) for _ in range(SLOTS)]
         for event in self._starts + self._ends:
             event.record()  # an event comes into being when it is first recorded
-        torch.cuda.current_blas_handle()  # makes cuBLAS take its workspace
         self._generator = torch.Generator(device="cuda")
+        self.prepare()
         self.drain()
 
-    def enqueue(self, slot: int, count: int, size: int) -> None:
-        a, b, c = self._square(size)
-        self._starts[slot].record()
-        for _ in range(count):
-            torch.mm(a, b, out=c)
-        self._ends[slot].record()
+    def prepare(self) -> None:
+        """Take what else the work needs."""
 
-    def _square(self, size: int) -> list[Any]:
-        if size not in self._squares:
-            self._squares[size] = [flat[: size * size].view(size, size) for flat in self._flat]
-        return self._squares[size]
+    def launch(self, count: int, size: int) -> None:
+        """Queue `count` kernels."""
+        raise NotImplementedError
+
+    def view(self, size: int) -> list[Any]:
+        """The buffers as a kernel of `size` sees them."""
+        raise NotImplementedError
+
+    def views(self, size: int) -> list[Any]:
+        if size not in self._views:
+            self._views[size] = self.view(size)
+        return self._views[size]
+
+    def enqueue(self, slot: int, count: int, size: int) -> None:
+        self._starts[slot].record()
+        self.launch(count, size)
+        self._ends[slot].record()
 
     def wait(self, slot: int) -> None:
         self._ends[slot].synchronize()
@@ -68,6 +85,51 @@ class TorchDevice(Device):
         torch.cuda.synchronize()
 
 
+class Matmul(TorchDevice):
+    small = 512
+
+    def prepare(self) -> None:
+        torch.cuda.current_blas_handle()  # makes cuBLAS take its workspace
+
+    def view(self, size: int) -> list[Any]:
+        return [flat[: size * size].view(size, size) for flat in self._flat]
+
+    def launch(self, count: int, size: int) -> None:
+        a, b, c = self.views(size)
+        for _ in range(count):
+            torch.mm(a, b, out=c)
+
+
+class Stream(TorchDevice):
+    """Reads all of one buffer and writes all of another."""
+
+    small = 512
+    exponent = 2
+
+    def view(self, size: int) -> list[Any]:
+        return [flat[: STREAM_FACTOR * size * size] for flat in self._flat]
+
+    def launch(self, count: int, size: int) -> None:
+        a, b = self.views(size)
+        for _ in range(count):
+            torch.mul(a, 2.0, out=b)
+
+
+class Launches(TorchDevice):
+    """Kernels so small that launching one is what takes the time."""
+
+    exponent = 0
+    piece_most = 400
+
+    def view(self, size: int) -> list[Any]:  # noqa: ARG002 -- it has one size
+        return self._flat
+
+    def launch(self, count: int, size: int) -> None:
+        a, b = self.views(size)
+        for _ in range(count):
+            torch.add(a, 1.0, out=b)
+
+
 class TorchBackend(Backend):
     clock = "cuda_event"
 
@@ -87,10 +149,19 @@ class TorchBackend(Backend):
         }
 
     def allocate(self, cell: Cell) -> Device:
-        return TorchDevice(cell.size, cell.dtype)
+        if cell.kind == "stream":
+            return Stream(STREAM_FACTOR * cell.size * cell.size, 2, cell.dtype)
+        if cell.kind == "launch":
+            return Launches(LAUNCH_ELEMENTS, 2, cell.dtype)
+        return Matmul(cell.size * cell.size, 3, cell.dtype)
 
     def dtype(self, cell: Cell) -> str:
         return cell.dtype
+
+    def bytes_each(self, cell: Cell) -> int | None:
+        if cell.kind != "stream":
+            return None
+        return 2 * STREAM_FACTOR * cell.size * cell.size * ITEM_BYTES[cell.dtype]
 
     def input_values(self, cell: Cell) -> str:
         return f"normal(0, 1), torch generator on the device, seed {cell.seed}"

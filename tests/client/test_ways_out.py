@@ -120,7 +120,7 @@ def test_what_is_raised_in_any_phase_drains_reports_and_leaves(start, stack, kin
     expected = {"memory": "out_of_memory", "out_of_memory": "out_of_memory"}.get(kind, "client_error")
     at_work = 0
     for order, phase in enumerate(PHASES):
-        launcher.cell(order, fail_in=f"{phase}:{kind}", iters=400, size=64)
+        launcher.cell(order, fail_in=f"{phase}:{kind}", iters=400, size=64, sustained={"seconds": 5.0})
         launcher.expect("forked")
         if phase not in NOT_YET_ATTACHED:
             launcher.expect("attached")
@@ -140,7 +140,7 @@ def test_what_is_raised_in_any_phase_drains_reports_and_leaves(start, stack, kin
 def test_the_striking_faults_do_strike_with_work_in_flight(start, stack, phase: str) -> None:
     """The check of the check: ending at these very points without draining is what takes a neighbour down."""
     launcher = start("--fail-in", f"{phase}:os_exit")
-    launcher.cell(size=64, iters=400)
+    launcher.cell(size=64, iters=400, sustained={"seconds": 5.0})
     launcher.expect("forked")
     launcher.expect("attached")
     launcher.say(go=True)

@@ -410,6 +410,9 @@ class Protocol(Document, frozen=True, kw_only=True):
     seed: int | None = None
     input_values: str | None = None
     warm_up_iterations: int | None = None
+    l2_state: str | None = None
+    cells_run: tuple[str, ...] | None = None
+    interval_method: str | None = None
 
 
 class SmExpectation(Document, frozen=True, kw_only=True):
@@ -444,6 +447,79 @@ class Pieces(Document, frozen=True, kw_only=True):
     longest_unwatched: float
     gap_ratio: float
     host_bound: bool
+
+
+class ConditionsDuring(Document, frozen=True, kw_only=True):
+    """What the GPU was doing while work ran, from `count` looks of the watcher: medians and extremes.
+
+    `unknown` maps each field that is None to its `Reason`; with no look at all every field is `not_recorded`.
+    """
+
+    count: int
+    sm_clock_mhz: float | None = None
+    sm_clock_mhz_least: float | None = None
+    sm_clock_mhz_most: float | None = None
+    power_watts: float | None = None
+    power_watts_most: float | None = None
+    temperature_celsius_most: float | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    unknown: dict[str, Reason] = {}
+
+
+class Figure(Document, frozen=True, kw_only=True):
+    """One named quantity of a cell (burst, or sustained): the median with its interval.
+
+    `tflops` is that of the median sample, `interval_low` and `interval_high` those of the interval's ends; they are
+    None where there are too few samples for `confidence`. `spread` is (largest - smallest) / median of the samples,
+    `between_repeats` the same of the repeats' own medians. `samples` are seconds per iteration, in the order taken.
+    `settled` says whether the times had settled before the first sample, in every repeat.
+    """
+
+    tflops: float
+    interval_low: float | None
+    interval_high: float | None
+    confidence: float
+    within_width: bool
+    spread: float
+    between_repeats: float
+    count: int
+    repeats: int
+    samples: tuple[float, ...] = ()
+    settled: bool | None = None
+    settle_seconds: float | None = None
+    conditions_before: Conditions | None = None
+    conditions_during: ConditionsDuring | None = None
+    conditions_after: Conditions | None = None
+
+
+class Repeat(Document, frozen=True, kw_only=True):
+    """One client of a cap that was measured more than once: `order` is its place among all clients of the sweep.
+
+    `passes` are the seconds of each pass of `iters` after a rest, `sustained` seconds per iteration under load.
+    """
+
+    order: int
+    state: State
+    unknown_reason: str | None = None
+    failure: str | None = None
+    measured_at: datetime | None = None
+    client_pid: int | None = None
+    sm_count: int | None = None
+    passes: tuple[float, ...] = ()
+    sustained: tuple[float, ...] = ()
+    settled: bool | None = None
+    longest_unwatched: float | None = None
+    busy: float | None = None
+
+
+CapEnforcement: TypeAlias = Literal["enforced", "not_enforced", "unknown"]
+
+
+class CapVerdict(Document, frozen=True, kw_only=True):
+    """Whether a cap is enforced, with what speaks for it, one sentence each. The rules are in docs/method.md."""
+
+    verdict: CapEnforcement
+    evidence: tuple[str, ...]
 
 
 class Cell(Document, frozen=True, kw_only=True):
@@ -483,6 +559,10 @@ class Cell(Document, frozen=True, kw_only=True):
     timings: CellTimings | None = None
     pieces: Pieces | None = None
     environment: dict[str, str] | None = None
+    burst: Figure | None = None
+    sustained: Figure | None = None
+    repeats: tuple[Repeat, ...] = ()
+    verdict: CapVerdict | None = None
     unknown: dict[str, Reason] = {}
 
     def __post_init__(self) -> None:
@@ -553,6 +633,116 @@ class SweepDocument(Document, frozen=True, kw_only=True):
             raise ValueError(f"simulated is {self.simulated}, but cells are {', '.join(sorted(states))}")
 
 
+# --- interference ----------------------------------------------------------------------------------
+
+WorkKind: TypeAlias = Literal["matmul", "stream", "launch"]
+"""Compute (a square matmul), memory bandwidth (one pass over large memory), latency (tiny kernels in a row)."""
+
+
+class Rate(Document, frozen=True, kw_only=True):
+    """How fast one client worked under load: the median of `count` samples, its interval and its spread.
+
+    `unit` is TFLOPS, GB/s or launches/s. The interval holds the median with at least `confidence`; its ends are None
+    where there are too few samples. `spread` is (largest - smallest) / median.
+    """
+
+    unit: str
+    value: float
+    interval_low: float | None
+    interval_high: float | None
+    confidence: float
+    spread: float
+    count: int
+    settled: bool
+
+
+class InterferenceCell(Document, frozen=True, kw_only=True):
+    """One victim, alone beside the stack as it is (`aggressor_cap` None) or beside one aggressor; one envelope.
+
+    `slowdown` is 1 - rate beside / rate alone (0.28: it lost 28 %), from `slowdown_low` to `slowdown_high` with at
+    least 95 %; negative where it was faster. `aggressor` worked for the whole time in which `victim` was measured.
+    """
+
+    order: int
+    victim_cap: str
+    victim_kind: WorkKind
+    aggressor_cap: str | None
+    aggressor_kind: WorkKind | None
+    state: State
+    unknown_reason: str | None = None
+    failure: str | None = None
+    measured_at: datetime | None = None
+    victim: Rate | None = None
+    aggressor: Rate | None = None
+    slowdown: float | None = None
+    slowdown_low: float | None = None
+    slowdown_high: float | None = None
+    victim_pid: int | None = None
+    aggressor_pid: int | None = None
+    victim_sm_count: int | None = None
+    aggressor_sm_count: int | None = None
+    conditions_during: ConditionsDuring | None = None
+    longest_unwatched: float | None = None
+    unknown: dict[str, Reason] = {}
+
+    def __post_init__(self) -> None:
+        if (self.state == "unknown") != (self.unknown_reason is not None):
+            raise ValueError(f"state {self.state!r} does not go with unknown_reason {self.unknown_reason!r}")
+        if (self.state == "unknown") != (self.victim is None):
+            raise ValueError(f"state {self.state!r} does not go with victim {self.victim!r}")
+
+
+class InterferenceProtocol(Document, frozen=True, kw_only=True):
+    """How interference was measured: seconds, and what each kind of work does."""
+
+    size: int
+    dtype: str
+    seed: int
+    client_runtime: str
+    backend: str
+    settle_seconds: float
+    window_seconds: float
+    kinds: dict[str, str]
+    slowdown: str
+
+
+class InterferenceDocument(Document, frozen=True, kw_only=True):
+    """What pairs of our own capped clients cost each other on one GPU, beside the stack as it was."""
+
+    schema_version: int
+    kind: Literal["interference"] = "interference"
+    what: str
+    host: str
+    run_id: str
+    recorded_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    simulated: bool
+    pipe_directory: str
+    gpu: Gpu | None
+    mps: MpsFacts | None
+    protocol: InterferenceProtocol
+    unmanaged_tenants: Envelope[tuple[ReferenceTenant, ...]]
+    managed_clients_before: Envelope[tuple[int, ...]]
+    solo: tuple[InterferenceCell, ...]
+    pairs: tuple[InterferenceCell, ...]
+    complete: bool
+    partial_run_note: str | None = None
+    trigger: str | None = None
+    mpswatch_version: str | None = None
+    launcher_timings: dict[str, float] | None = None
+    stuck_clients: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.schema_version != SCHEMA_VERSION:
+            raise ValueError(f"schema_version {self.schema_version} is not {SCHEMA_VERSION}")
+        states = {cell.state for cell in (*self.solo, *self.pairs)}
+        if self.complete and "unknown" in states:
+            raise ValueError("a complete measurement has no unknown cell")
+        if (self.simulated and "measured" in states) or (not self.simulated and "simulated" in states):
+            raise ValueError(f"simulated is {self.simulated}, but cells are {', '.join(sorted(states))}")
+
+
 # --- events ----------------------------------------------------------------------------------------
 
 EventKind: TypeAlias = Literal[
@@ -600,6 +790,12 @@ Standing: TypeAlias = Literal["usual", "slower_once", "below", "explained", "abo
 """How a run stands against its own history (docs/history.md): `below` and `above` are two runs in a row."""
 
 
+Quantity: TypeAlias = Literal["tflops", "burst", "sustained"]
+"""What of a cell: the reference's throughput, or one of the two figures of `thorough`. They share no history."""
+
+QUANTITIES: tuple[Quantity, ...] = ("tflops", "burst", "sustained")
+
+
 class CapStanding(Document, frozen=True, kw_only=True):
     """One cap of a run beside its own history. TFLOPS; `low` to `high` is what the `runs` runs before it call usual.
 
@@ -609,6 +805,7 @@ class CapStanding(Document, frozen=True, kw_only=True):
 
     cap: str
     standing: Standing
+    quantity: Quantity = "tflops"
     unknown_reason: str | None = None
     tflops: float | None = None
     median: float | None = None

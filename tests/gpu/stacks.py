@@ -148,8 +148,14 @@ class Stack:
             wait_until(lambda: read(pid_file).strip().isdecimal(), 10, "the control daemon writes no pid file")
             self.daemon_pid = int(pid_file.read_text())
         self._start_nursery()
-        for kind in self.kinds:
+        kinds, self.kinds = self.kinds, ()
+        self.add_neighbours(kinds)
+
+    def add_neighbours(self, kinds: tuple[str, ...]) -> None:
+        """More neighbours at work."""
+        for kind in kinds:
             self.neighbours.append(self._neighbour(kind))
+            self.kinds = (*self.kinds, kind)
 
     def __exit__(self, *_: object) -> None:
         for neighbour in self.neighbours:

@@ -71,7 +71,7 @@ class Tally:
         return [
             {"way": way.name, "harness": way.harness, "trials": self.trials[way], "neighbours_dead": self.deaths[way],
              "date": date, "driver": self.driver}
-            for way in WAYS if self.trials[way]
+            for way in self.trials if self.trials[way]
         ]  # fmt: skip
 
     def exposures(self) -> list[dict]:

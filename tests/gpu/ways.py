@@ -75,8 +75,8 @@ def all_gone(talk: Talk) -> None:
         wait_until(lambda pid=pid: gone(pid), LEAVES_WITHIN, f"the {name} stays")
 
 
-def normal_end(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    cell(stack, talk, rng, iters=80, samples=20)
+def normal_end(stack: Stack, talk: Talk, rng: random.Random, **changes: object) -> None:
+    cell(stack, talk, rng, iters=80, samples=20, **changes)
     talk.say(go=True)
     talk.hear("result")
     talk.say(bye=True)

@@ -5,7 +5,7 @@ to end it by, and records what comes back.
 """
 
 from mpswatch.sweep.permit import Limits, Refusal
-from mpswatch.sweep.plan import DEFAULT_CAPS, Plan, PlanError, canonical_cap, canonical_caps
+from mpswatch.sweep.plan import DEFAULT_CAPS, Plan, PlanError, Thorough, canonical_cap, canonical_caps
 from mpswatch.sweep.ports import Address, Ports
 from mpswatch.sweep.progress import Progress
 from mpswatch.sweep.run import run_sweep
@@ -25,6 +25,7 @@ __all__ = [
     "Refusal",
     "Runtime",
     "Stop",
+    "Thorough",
     "canonical_cap",
     "canonical_caps",
     "refused_variables",

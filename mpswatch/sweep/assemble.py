@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from mpswatch import __version__
 from mpswatch.documents import (
     SCHEMA_VERSION,
@@ -21,11 +23,13 @@ from mpswatch.documents import (
     State,
     SweepDocument,
 )
+from mpswatch.evidence.median import METHOD
+from mpswatch.evidence.verdict import verdicts
 from mpswatch.sweep import sm
 from mpswatch.sweep.membership import clients_of
 from mpswatch.sweep.messages import Ready, Result
 from mpswatch.sweep.permit import Permit
-from mpswatch.sweep.plan import Plan
+from mpswatch.sweep.plan import Plan, item_bytes
 from mpswatch.sweep.tenants_present import foreign_tenants, unresolved_tenants
 
 _WHAT = "matmul throughput of one MPS client under each active-thread cap, beside the stack's own clients"
@@ -65,6 +69,7 @@ class Run:
     last_permit: Permit
     ready: Ready
     cells: Sequence[Cell]
+    caps_run: tuple[str, ...]
     results: Sequence[Result]
     timings: dict[str, float]
     stuck: tuple[int, ...]
@@ -93,7 +98,10 @@ def document(run: Run) -> SweepDocument:
         managed_clients_before=_clients(run.permit.daemon, run.permit.simulated),
         managed_clients_after=_clients(run.after, run.permit.simulated),
         unmanaged_tenants=_unmanaged(run),
-        cells=tuple(run.cells),
+        cells=tuple(
+            msgspec.structs.replace(cell, verdict=verdict)
+            for cell, verdict in zip(run.cells, verdicts(run.cells), strict=True)
+        ),
         tflops_by_cap=_tflops_by_cap(run),
         complete_sweep=complete,
         partial_run_note=None if complete else partial_run_note(run.cells),
@@ -139,6 +147,18 @@ def _protocol(run: Run) -> Protocol:
         seed=run.seed,
         input_values=first.input_values if first else None,
         warm_up_iterations=first.warm_up_iterations if first else None,
+        l2_state=_l2_state(run.plan),
+        cells_run=run.caps_run if run.plan.thorough is not None else None,
+        interval_method=METHOD if run.plan.thorough is not None else None,
+    )
+
+
+def _l2_state(plan: Plan) -> str:
+    """What a cache can help, said rather than taken away: work that is repeated finds its cache warm."""
+    mib = 3 * plan.size**2 * item_bytes(plan.dtype) >> 20
+    return (
+        f"not flushed: every iteration multiplies the same two matrices into a third ({mib} MiB in all), as the"
+        " iteration before left the cache"
     )
 
 

@@ -12,7 +12,7 @@ from mpswatch.sweep import progress
 from mpswatch.sweep.bench import Bench, CellError, Seen
 from mpswatch.sweep.conversation import Babble, Ended, Heard, Late, Stopped
 from mpswatch.sweep.membership import Member, find, pauses, still
-from mpswatch.sweep.messages import Attached, Failed, Forked, Gone, Result
+from mpswatch.sweep.messages import Attached, Failed, Forked, Gone, Result, Running
 from mpswatch.sweep.permit import Permit
 
 CLIENT_REASONS: Final = frozenset(
@@ -39,7 +39,10 @@ CLIENT_REASONS: Final = frozenset(
 )
 """What the client may say about itself; any other word of its is `client_error`."""
 
-M = TypeVar("M", Attached, Result)
+M = TypeVar("M", Attached, Running, Result)
+
+
+_LOOKS_MOST = 1000
 
 
 def said_reason(failed: Failed) -> Reason:
@@ -79,6 +82,12 @@ class Attempt:
 
     def run(self) -> None:
         """Through to a result that counts, or `CellError`."""
+        self.attach()
+        self.go()
+        self.finish()
+
+    def attach(self) -> None:
+        """Up to a client that is proven to be managed, and has run nothing yet."""
         bench, seen = self._bench, self._seen
         bench.log.rewind()
         order, of, cap = seen.order, len(bench.plan.caps), seen.cap
@@ -90,12 +99,32 @@ class Attempt:
         self._check_device(attached)
         seen.member = member = self._prove(attached)
         seen.joined = member.joined
+
+    def go(self) -> None:
+        """Let it work."""
+        bench, seen = self._bench, self._seen
         seen.before = bench.ports.conditions(bench.gpu_uuid)
-        bench.watch(progress.CellMeasuring(order=order, of=of, cap=cap, client_pid=member.pid))
-        told = time.monotonic()
+        if seen.member is not None:
+            order, of = seen.order, len(bench.plan.caps)
+            bench.watch(progress.CellMeasuring(order=order, of=of, cap=seen.cap, client_pid=seen.member.pid))
+        seen.told_at = time.monotonic()
         self._say({"go": True})
-        result = self._expect(Result)
-        wall = time.monotonic() - told
+
+    def await_running(self) -> None:
+        """Until it says that it begins to work under load, which it does until it hears `enough`."""
+        self._expect(Running)
+
+    def enough(self) -> None:
+        """Let it end its load, and report."""
+        self._say({"enough": True})
+
+    def finish(self) -> None:
+        """Its result, which counts once the client was found in the list again."""
+        bench, seen, member = self._bench, self._seen, self._seen.member
+        if member is None or seen.told_at is None:
+            raise CellError(Reason.NOT_MANAGED, "the client was not told to go")
+        result = self._result()
+        wall = time.monotonic() - seen.told_at
         seen.measured_at = datetime.now(UTC)
         seen.after = bench.ports.conditions(bench.gpu_uuid)
         if result.seconds > wall * 1.01 + 0.001:
@@ -105,6 +134,17 @@ class Attempt:
         if doubt is not None:
             raise CellError(doubt.reason, doubt.detail)
         seen.result = result
+
+    def _result(self) -> Result:
+        """The result; meanwhile the GPU's conditions are noted, by us: the client has nothing to do with that."""
+        bench, seen = self._bench, self._seen
+        while bench.look is not None:
+            heard = self._hear(min(self._until, time.monotonic() + bench.look))
+            if not isinstance(heard, Late) or time.monotonic() >= self._until:
+                return self._as(Result, heard)
+            if len(seen.during) < _LOOKS_MOST:
+                seen.during.append((time.monotonic(), bench.ports.conditions(bench.gpu_uuid)))
+        return self._expect(Result)
 
     def _cell(self) -> dict[str, object]:
         plan = self._bench.plan
@@ -118,6 +158,7 @@ class Attempt:
             "deadline": plan.cell_deadline,
             "warm_up": plan.warm_up,
             "samples": plan.samples,
+            **self._bench.request,
         }
 
     def _check_device(self, attached: Attached) -> None:
@@ -173,7 +214,9 @@ class Attempt:
             return heard
 
     def _expect(self, kind: type[M]) -> M:
-        heard = self._hear(self._until)
+        return self._as(kind, self._hear(self._until))
+
+    def _as(self, kind: type[M], heard: Heard) -> M:
         if isinstance(heard, kind) and (heard.order, heard.cap) == (self._seen.order, self._seen.cap):
             return heard
         raise self._unexpected(heard, kind.__name__.lower())

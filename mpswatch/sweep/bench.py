@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from mpswatch.documents import Conditions, Reason
 from mpswatch.errors import MpswatchError
-from mpswatch.sweep.conversation import Conversation
+from mpswatch.sweep.conversation import Talk
 from mpswatch.sweep.log import LauncherLog
 from mpswatch.sweep.membership import Member
 from mpswatch.sweep.messages import Attached, Forked, Gone, Result
@@ -23,22 +24,30 @@ class CellError(MpswatchError):
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What all cells of a sweep share. `sweep_end` is a time.monotonic."""
+    """What all cells of a sweep share. `sweep_end` is a time.monotonic.
+
+    `request` is what a cell is asked beyond the quick protocol; `look` how often (s) the GPU's conditions are noted
+    while it measures, None for before and after alone.
+    """
 
     plan: Plan
     seed: int
     limits: Limits
     gpu_uuid: str
     ports: Ports
-    conversation: Conversation
+    conversation: Talk
     log: LauncherLog
     sweep_end: float
     watch: Watcher
+    request: Mapping[str, object] = field(default_factory=dict)
+    look: float | None = None
 
 
 @dataclass(kw_only=True)
 class Seen:
     """One cell, as far as it came. Times are time.monotonic, but for `measured_at`.
+
+    `told_at` is when it was told to go, `during` what the GPU was doing at moments from then on.
 
     `joined` are the pids that were new on the daemon's list, None where it was not read. `failed_itself` means that
     the child said why, and leaves without being asked; `never_forked` that the launcher made none.
@@ -54,6 +63,8 @@ class Seen:
     member: Member | None = None
     joined: tuple[int, ...] | None = None
     before: Conditions | None = None
+    told_at: float | None = None
+    during: list[tuple[float, Conditions]] = field(default_factory=list)
     result: Result | None = None
     measured_at: datetime | None = None
     after: Conditions | None = None

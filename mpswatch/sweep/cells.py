@@ -36,6 +36,12 @@ class Outcome:
     result: Result | None
     over: CellError | None
     left: Left
+    seen: Seen
+
+    @property
+    def order(self) -> int:
+        """Its place among all clients of the sweep."""
+        return self.seen.order
 
 
 def measure(
@@ -71,6 +77,7 @@ def measure(
         result=None if failure else seen.result,
         over=_over(seen, failure),
         left=left,
+        seen=seen,
     )
 
 

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from mpswatch.names import clip, printable
 from mpswatch.process.launch import Launched, LauncherGone
@@ -41,6 +41,17 @@ class Babble:
 
 
 Heard: TypeAlias = Said | Stopped | Late | Ended | Babble
+
+
+class Talk(Protocol):
+    """The launcher as one cell speaks with it."""
+
+    @property
+    def launched(self) -> Launched: ...
+
+    def say(self, message: Mapping[str, object]) -> bool: ...
+
+    def hear(self, *, until: float, heed_stop: bool = True) -> Heard: ...
 
 
 class Conversation:

@@ -81,8 +81,30 @@ class PiecesSaid(Message, frozen=True, kw_only=True):
     host_bound: bool
 
 
+class SustainedSaid(Message, frozen=True, kw_only=True):
+    """Work under load: seconds per kernel, one entry a block, taken after settling (or after giving up on that)."""
+
+    samples: Annotated[tuple[Positive, ...], msgspec.Meta(max_length=1000)]
+    settled: bool
+    settle_seconds: Seconds
+    seconds: Seconds
+    iterations: Count
+    gap_ratio: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+
+class Running(Message, frozen=True, kw_only=True):
+    """The child begins to work under load, and goes on until it is told that it is enough."""
+
+    order: Count
+    cap: Text
+
+
 class Result(Message, frozen=True, kw_only=True):
-    """What the child measured: `seconds` over exactly the iterations asked for, drained by now."""
+    """What the child measured: `seconds` over exactly the iterations asked for, drained by now.
+
+    `passes` are all measured passes of a cell that asked for several. `phases` are when it took what
+    (time.monotonic, which is one clock for all processes of a host).
+    """
 
     order: Count
     cap: Text
@@ -94,6 +116,11 @@ class Result(Message, frozen=True, kw_only=True):
     pieces: PiecesSaid | None = None
     warm_up_iterations: Count | None = None
     input_values: Text | None = None
+    passes: Annotated[tuple[Positive, ...], msgspec.Meta(max_length=100)] = ()
+    sustained: SustainedSaid | None = None
+    phases: dict[str, tuple[float, float]] = {}
+    kind: Text = "matmul"
+    bytes_each: Count | None = None
 
 
 class Failed(Message, frozen=True, kw_only=True):
@@ -106,13 +133,14 @@ class Failed(Message, frozen=True, kw_only=True):
     cap: Text | None = None
 
 
-Said: TypeAlias = Ready | Forked | Gone | Attached | Result | Failed
+Said: TypeAlias = Ready | Forked | Gone | Attached | Running | Result | Failed
 
 _KINDS: Mapping[str, type[Said]] = {
     "ready": Ready,
     "forked": Forked,
     "gone": Gone,
     "attached": Attached,
+    "running": Running,
     "result": Result,
     "failed": Failed,
 }

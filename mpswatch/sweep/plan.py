@@ -54,15 +54,54 @@ def canonical_caps(caps: Iterable[object]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Thorough:
+    """How the plan `thorough` takes its samples. Durations are seconds, ratios 0-1.
+
+    Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart), then works under load
+    until its times settle (`settle_least` to `settle_most`, windows within `tolerance`), then takes sustained samples
+    of `block` for `sustain`. All caps get a repeat, in order, then all again in reverse, and so on: at least
+    `rounds_least` times, then again those whose intervals are still wider than `interval_width` (a ratio of the
+    median), up to `rounds_most` times and until `budget` is used up. `look` apart, the GPU's conditions are noted.
+    """
+
+    passes: int = 5
+    rest: float = 0.03
+    settle_least: float = 0.2
+    settle_most: float = 0.8
+    tolerance: float = 0.005
+    sustain: float = 0.3
+    block: float = 0.025
+    rounds_least: int = 2
+    rounds_most: int = 4
+    interval_width: float = 0.01
+    budget: float = 10.0
+    look: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.passes <= 50 or not 1 <= self.rounds_least <= self.rounds_most <= 50:
+            raise PlanError(
+                Reason.NOT_SUPPORTED, "passes must be from 1 to 50, and rounds_least at most rounds_most, at most 50"
+            )
+        for name in ("rest", "settle_least", "settle_most", "tolerance", "sustain", "block", "budget"):
+            if not 0 <= getattr(self, name) <= 600:
+                raise PlanError(Reason.NOT_SUPPORTED, f"{name} must be from 0 to 600, not {getattr(self, name)}")
+        if self.interval_width <= 0 or self.look <= 0 or self.settle_most < self.settle_least:
+            raise PlanError(
+                Reason.NOT_SUPPORTED,
+                "interval_width and look must be above 0, and settle_most at least settle_least",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One pass over the caps, in their order. Durations are seconds.
+    """One pass over the caps, in their order; `thorough` more than one. Durations are seconds.
 
     `caps` may be given as numbers or strings; they are kept as shortest decimal strings.
     `seed` None means: a new one for each run, recorded. `samples` are iterations timed one by one, outside
     the figure. `cell_deadline` is the child's own, from the moment its cell is asked for.
     """
 
-    name: Literal["quick"] = "quick"
+    name: Literal["quick", "thorough"] = "quick"
     caps: tuple[str, ...] = DEFAULT_CAPS
     size: int = 4096
     iters: int = 80
@@ -75,9 +114,12 @@ class Plan:
     join_deadline: float = 3.0
     drain_deadline: float = 10.0
     sweep_deadline: float = 300.0
+    thorough: Thorough | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caps", canonical_caps(self.caps))
+        if (self.name == "thorough") != (self.thorough is not None):
+            raise PlanError(Reason.NOT_SUPPORTED, "a thorough plan, and no other, says how it is thorough")
         for name, value, least, most in (
             ("size", self.size, 16, 65536),
             ("iters", self.iters, 1, 10_000_000),
@@ -98,10 +140,29 @@ class Plan:
                     Reason.NOT_SUPPORTED, f"{name} must be more than 0 s and less than a day, not {seconds}"
                 )
 
+    def request(self) -> dict[str, object]:
+        """What a cell is asked beyond the quick protocol."""
+        settings = self.thorough
+        if settings is None:
+            return {}
+        sustained = {
+            "seconds": settings.sustain,
+            "block": settings.block,
+            "settle_least": settings.settle_least,
+            "settle_most": settings.settle_most,
+            "tolerance": settings.tolerance,
+        }
+        return {"samples": 0, "passes": settings.passes, "rest": settings.rest, "sustained": sustained}
+
     @property
     def memory_bytes(self) -> int:
         """Device memory that one cell needs: three matrices and a context."""
-        return 3 * self.size * self.size * _ITEM_BYTES.get(self.dtype, 8) + _CONTEXT_BYTES
+        return 3 * self.size * self.size * item_bytes(self.dtype) + _CONTEXT_BYTES
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element; of a kind that is not known, as many as any has."""
+    return _ITEM_BYTES.get(dtype, 8)
 
 
 def tflops(*, size: int, iters: int, seconds: float) -> float:

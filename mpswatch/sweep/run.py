@@ -1,4 +1,4 @@
-"""A whole sweep: preflight, launcher, one cell after another, document. Synchronous; runs in a thread of its own."""
+"""A whole sweep: preflight, launcher, cells one after another, document. Synchronous; runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from mpswatch.sweep.launching import await_ready, doubt_ready, left_behind, let_
 from mpswatch.sweep.log import LauncherLog
 from mpswatch.sweep.messages import Ready, Result
 from mpswatch.sweep.permit import Circumstances, Limits, Permit, Refusal
-from mpswatch.sweep.plan import Plan
+from mpswatch.sweep.plan import Plan, Thorough
 from mpswatch.sweep.ports import Address, Ports, Watcher, unwatched
 from mpswatch.sweep.preflight import decide
+from mpswatch.sweep.rounds import Rounds
 from mpswatch.sweep.stop import Stop
 
 
@@ -79,6 +80,8 @@ class _Sweep:
     cells: list[Cell] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     stuck: tuple[int, ...] = ()
+    caps_run: list[str] = field(default_factory=list)  # a cap each client, in the order they ran
+    seen_at_full: int | None = None
 
     def __post_init__(self) -> None:
         self.run_id = assemble.new_run_id(self.started_at, secrets.token_hex(2))
@@ -140,7 +143,7 @@ class _Sweep:
             limits=self.limits,
             circumstances=circumstances,
             permitted=permitted,
-            cells_run=len(self.cells),
+            cells_run=len(self.caps_run),
         )
 
     def announce(self, permit: Permit) -> None:
@@ -175,18 +178,24 @@ class _Sweep:
             log=log,
             sweep_end=self.end,
             watch=self.watch,
+            request=self.plan.request(),
+            look=self.plan.thorough.look if self.plan.thorough is not None else None,
         )
 
     # --- the cells
 
     def run_cells(self, bench: Bench, permit: Permit) -> Permit | Refusal:
         """Every cap gets its cell. The newest permit, or a `Refusal` when not even the first cell was asked for."""
+        if self.plan.thorough is not None:
+            return self.run_rounds(bench, permit, self.plan.thorough)
         over: Refusal | None = None
         for order, cap in enumerate(self.plan.caps, 1):
             if over is None:
                 gate = self.gate(permit)
                 if not isinstance(gate, Refusal):
-                    permit, over = self.run_cell(bench, *gate, order=order, cap=cap)
+                    outcome, over = self.run_cell(bench, *gate, order=order, cap=cap)
+                    permit = outcome.permit
+                    self.done(outcome.cell)
                     continue
                 if order == 1:
                     return gate
@@ -194,6 +203,33 @@ class _Sweep:
                 self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
             self.done(
                 not_run(plan=self.plan, order=order, cap=cap, permit=permit, reason=over.reason, detail=over.detail)
+            )
+        return permit
+
+    def run_rounds(self, bench: Bench, permit: Permit, settings: Thorough) -> Permit | Refusal:
+        """Every cap several times, interleaved; then one cell a cap, of all its repeats."""
+        rounds, began = Rounds(self.plan, settings), time.monotonic()
+        over: Refusal | None = None
+        while over is None and (caps := rounds.next(time.monotonic() - began)):
+            for cap in caps:
+                gate = self.gate(permit)
+                if isinstance(gate, Refusal):
+                    if not self.caps_run:
+                        return gate
+                    over = gate
+                    self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
+                    break
+                outcome, over = self.run_cell(bench, *gate, order=len(self.caps_run) + 1, cap=cap)
+                permit = outcome.permit
+                rounds.take(cap, outcome)
+                if over is not None:
+                    break
+        for order, cap in enumerate(self.plan.caps, 1):
+            cell = rounds.cell(cap, over=None if over is None else f"{over.reason.value}: {over.detail}")
+            why = over or Refusal(reason=Reason.NOT_RUN, detail="no repeat of it was begun")
+            self.done(
+                cell
+                or not_run(plan=self.plan, order=order, cap=cap, permit=permit, reason=why.reason, detail=why.detail)
             )
         return permit
 
@@ -209,23 +245,24 @@ class _Sweep:
 
     def run_cell(
         self, bench: Bench, permit: Permit, snapshot: PollSnapshot, *, order: int, cap: str
-    ) -> tuple[Permit, Refusal | None]:
-        """One cell; then the permit for the next, and why there must be none."""
-        seen_at_full = next((cell.sm_count for cell in self.cells if cell.cap == "100"), None)
-        outcome = measure(bench, permit=permit, snapshot=snapshot, order=order, cap=cap, seen_at_full=seen_at_full)
-        self.done(outcome.cell)
+    ) -> tuple[Outcome, Refusal | None]:
+        """One cell, with the permit for the next, and why there must be none."""
+        outcome = measure(bench, permit=permit, snapshot=snapshot, order=order, cap=cap, seen_at_full=self.seen_at_full)
+        self.caps_run.append(cap)
+        if cap == "100":
+            self.seen_at_full = outcome.cell.sm_count
         if outcome.result is not None:
             self.results.append(outcome.result)
         if outcome.left.stuck:
             self.report_stuck(outcome)
         if outcome.over is None:
-            return outcome.permit, None
+            return outcome, None
         if outcome.over.reason is Reason.STOPPED or self.stop.requested:
-            return outcome.permit, Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end")
+            return outcome, Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end")
         if time.monotonic() >= self.end:
-            return outcome.permit, Refusal(reason=Reason.DEADLINE, detail="the sweep's time was over")
+            return outcome, Refusal(reason=Reason.DEADLINE, detail="the sweep's time was over")
         detail = f"not run, because the cell at {cap} % ended with {outcome.over.reason.value}"
-        return outcome.permit, Refusal(reason=Reason.NOT_RUN, detail=detail)
+        return outcome, Refusal(reason=Reason.NOT_RUN, detail=detail)
 
     def done(self, cell: Cell) -> None:
         self.cells.append(cell)
@@ -271,12 +308,14 @@ class _Sweep:
             ready=talk.ready,
             cells=self.cells,
             results=self.results,
+            caps_run=tuple(self.caps_run),
             timings={**talk.timings, "sweep": seconds},
             stuck=self.stuck,
             after=self.ports.look_at_daemon(),
             finished_at=datetime.now(UTC),
         )
-        self.watch(steps.Finished(seconds=seconds, measured=len(self.results), of=len(self.plan.caps)))
+        measured = sum(cell.state != "unknown" for cell in self.cells)
+        self.watch(steps.Finished(seconds=seconds, measured=measured, of=len(self.plan.caps)))
         return assemble.document(run)
 
     # --- around it all

@@ -1,0 +1,241 @@
+"""Private control daemons for identity.py, light clients on them, and what control.log says of who came.
+
+Every daemon here was started here, and only here it is told anything. With a rehearsal the same on a Stack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT))
+
+CONTROL = "nvidia-cuda-mps-control"
+PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+"""For the clients, which may be of any user: one that anybody may execute."""
+
+
+class Clients:
+    """A batch of light clients. `pids` are as this pid namespace numbers them."""
+
+    def __init__(
+        self,
+        work: Path,
+        pipe: Path,
+        number: int = 0,
+        *words: str,
+        uid: int | None = None,
+        namespaced: bool = False,
+        rehearsal: bool = False,
+    ) -> None:
+        self.number = max(number, 1)
+        wrapped = ["unshare", "--pid", "--fork", "--mount-proc"] if namespaced else []
+        if uid is not None:
+            wrapped = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+        self.said = work / f"light-{time.monotonic_ns()}.txt"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("CUDA_MPS_")}
+        environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "HOME": "/tmp", "CUDA_CACHE_DISABLE": "1"}
+        if rehearsal:
+            environment["LIGHT_REHEARSAL"] = "1"
+        with self.said.open("wb") as out:
+            self.program = subprocess.Popen(
+                [*wrapped, PYTHON, str(work / "light.py"), str(number), *words],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def ready(self) -> int:
+        return sum(line.startswith("ready ") for line in self.said.read_text().splitlines())
+
+    def wait(self, seconds: float = 40.0) -> Clients:
+        until(lambda: self.ready() >= self.number or self.program.poll() is not None, seconds)
+        if self.ready() < self.number:
+            raise RuntimeError(f"{self.ready()} of {self.number} clients came: {self.said.read_text()[-1000:]!r}")
+        return self
+
+    def pids(self) -> list[int]:
+        """The processes that hold contexts: without children the program itself, else the last of each line."""
+        return sorted(_leaves(self.program.pid))
+
+    def leave(self) -> None:
+        if self.program.stdin is not None and not self.program.stdin.closed:
+            self.program.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.program.wait(20)
+
+    def kill(self) -> None:
+        """For one that waits in the daemon's queue, without a context: nothing of it is in flight."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.program.pid, signal.SIGKILL)
+        self.program.wait(10)
+
+
+def _leaves(pid: int) -> list[int]:
+    try:
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [leaf for child in children for leaf in _leaves(child)] if children else [pid]
+
+
+class Mps:
+    """One control daemon with directories of its own."""
+
+    rehearsal = False
+
+    def __init__(self, work: Path, name: str, *flags: str) -> None:
+        self.work, self.name = work, name
+        self.pipe, self.log = work / name / "pipe", work / name / "log"
+        for directory in (work / name, self.pipe, self.log):
+            directory.mkdir()
+            directory.chmod(0o755)
+        self.control_program, self.nvidia_smi = CONTROL, "nvidia-smi"
+        self.environment = os.environ | {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.log),
+        }  # fmt: skip
+        subprocess.run([CONTROL, "-d", *flags], env=self.environment, check=True, timeout=30, start_new_session=True)
+
+    def __enter__(self) -> Mps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ask("quit")
+        until((lambda: not (self.pipe / f"{CONTROL}.pid").exists()), 10, strict=False)
+
+    def clients(self, number: int = 0, *words: str, **how: object) -> Clients:
+        return Clients(self.work, self.pipe, number, *words, rehearsal=self.rehearsal, **how)  # type: ignore[arg-type]
+
+    def ask(self, command: str) -> str:
+        answer = subprocess.run(
+            [self.control_program], input=command + "\n", env=self.environment, capture_output=True, text=True,
+            timeout=20, check=False,
+        )  # fmt: skip
+        return (answer.stdout + answer.stderr).strip()
+
+    def servers(self) -> list[int]:
+        return [int(word) for word in self.ask("get_server_list").split() if word.isdigit()]
+
+    def replace_server(self) -> None:
+        """End the idle server and start another, as an administrator may."""
+        (old,) = self.servers()
+        print(f"shutdown_server: {self.ask(f'shutdown_server {old}')!r}", flush=True)
+        until(lambda: old not in self.servers(), 20)
+        if not self.servers():
+            print(f"start_server: {self.ask(f'start_server -uid {os.getuid()}')!r}", flush=True)
+        until(self.servers, 20)
+
+    def lines(self) -> list[str]:
+        """control.log without the questions that were asked on it."""
+        kept, in_question = [], False
+        path = self.log / "control.log"
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+            said = line.partition("] ")[2]
+            if said.startswith("NEW UI"):
+                in_question = True
+                if kept and kept[-1].endswith("Accepting connection..."):
+                    kept.pop()
+            elif said.startswith("UI closed"):
+                in_question = False
+            elif not in_question:
+                kept.append(line)
+        return kept
+
+    def clients_seen(self) -> list[str]:
+        """The lines that tell of a client that came."""
+        return [line for line in self.lines() if "NEW CLIENT" in line]
+
+
+class Rehearsed(Mps):
+    """The same on a rehearsal stack."""
+
+    rehearsal = True
+
+    def __init__(self, work: Path, name: str, *flags: str) -> None:
+        from mpswatch.rehearsal.stack import Stack
+
+        self.work, self.name = work, name
+        self.stack = Stack(work / name, multi_user="-multiuser-server" in flags).start()
+        self.pipe, self.log = self.stack.pipe_directory, self.stack.log_directory
+        self.control_program, self.nvidia_smi = str(self.stack.control_program), str(self.stack.nvidia_smi)
+        self.environment = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe)}
+
+    def __exit__(self, *_: object) -> None:
+        self.stack.stop()
+
+    def clients_seen(self) -> list[str]:
+        """A rehearsal does not name the client that a server was started for; a real daemon does."""
+        return [line for line in self.lines() if "NEW CLIENT" in line or "Starting new server" in line]
+
+    def replace_server(self) -> None:
+        self.stack.tell("die", what="server")
+        self.stack.add_service("another", busy=False)
+
+
+def came(before: list[str], after: list[str]) -> int:
+    """How many clients came between two `clients_seen`: by pid, as one may be named twice."""
+    new = after[len(before) :]
+    return len({line.partition("NEW CLIENT ")[2].split(" ")[0] or line for line in new})
+
+
+def until(condition: Callable[[], object], seconds: float, *, strict: bool = True) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            if strict:
+                raise RuntimeError(f"not within {seconds:g} s")
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def configure(work: Path, daemons: Sequence[Mps], **sweep: object) -> Path:
+    """A configuration file for these daemons; what `identity.py` expects is in it."""
+    first = daemons[0]
+    settings = {
+        "host": "h200",
+        "daemons": [
+            {"name": mps.name, "pipe_directory": str(mps.pipe), "log_directory": str(mps.log)} for mps in daemons
+        ],
+        "mps": {"control_program": first.control_program},
+        "gpu": {"source": "nvidia-smi" if first.rehearsal else "auto", "nvidia_smi": first.nvidia_smi},
+        "tenants": {
+            "expected": [
+                {"name": "embedder", "match": {"command": "*--as embedder*"}, "minimum": 2},
+                {"name": "ranker", "match": {"command": "*--as ranker*"}},
+                {"name": "nowhere", "match": {"unit": "no-such-unit.service"}},
+            ],
+            "welcome": [{"name": "monitoring", "match": {"command": "*--as monitoring*"}}],
+        },
+        "sweep": {
+            "settle": "0s", "caps": [100, 50], "size": 128 if first.rehearsal else 4096,
+            "iters": 4 if first.rehearsal else 80, "client": {"python": sys.executable}, **sweep,
+        },
+        "archive": {"directory": str(work / "archive")},
+    }  # fmt: skip
+    path = work / f"configuration-{time.monotonic_ns()}.yml"
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def lacks(*, rehearsal: bool) -> list[str]:
+    """What this host lacks for the script."""
+    found = [] if os.geteuid() == 0 else ["it must run as root: it starts processes of several users"]
+    found += [f"{program} is not on PATH" for program in ("setpriv", "unshare") if shutil.which(program) is None]
+    if not rehearsal:
+        from stacks import missing
+
+        found += missing()
+    return found

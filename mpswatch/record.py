@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mpswatch.documents import Event, Fact, PollSnapshot, SweepDocument
+from mpswatch.documents import Event, Fact, HistoryLook, PollSnapshot, SweepDocument
 from mpswatch.errors import MpswatchError
 
 
@@ -90,7 +90,7 @@ def archiving(
 
     def sink(fact: Fact) -> None:
         match fact:
-            case PollSnapshot():
+            case PollSnapshot() | HistoryLook():
                 return
             case Event():
                 journal.append(fact, durable=fact.kind in DURABLE_EVENTS)

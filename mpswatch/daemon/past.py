@@ -14,19 +14,29 @@ from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.keeper import KeepingError
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.restore import Restored, restore
-from mpswatch.documents import Event, Reason
+from mpswatch.documents import Event, Reason, SweepDocument
 from mpswatch.mps.server_log import Faults
 
 
 class Past:
-    """`restored` is None until the disk has been read; `changed` is called when it was, or a pause came or went."""
+    """`restored` is None until the disk has been read; `changed` is called when it was, or a pause came or went;
+    `found` gets the runs that were read back, and those that another process wrote."""
 
-    def __init__(self, *, facts: Facts, loop: asyncio.AbstractEventLoop, changed: Callable[[], None], log: Any) -> None:  # noqa: ANN401 - structlog's loggers are proxies
+    def __init__(
+        self,
+        *,
+        facts: Facts,
+        loop: asyncio.AbstractEventLoop,
+        changed: Callable[[], None],
+        found: Callable[[Iterable[SweepDocument]], None],
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+    ) -> None:
         self.restored: Restored | None = None
         self.paused = False
         self._facts = facts
         self._loop = loop
         self._changed = changed
+        self._found = found
         self._log = log
         self._disk: Disk | None = None
         self._faults: dict[str, float] = {}
@@ -79,6 +89,7 @@ class Past:
         for fault in restored.faults:
             self._log.warning("the archive", detail=fault.detail, remedy=fault.remedy)
         latest.restore(restored.runs, now=now)
+        self._found(restored.runs)
         latest.remember(restored.events)
         latest.archive_measured(restored.total_bytes)
         for address in parts.addresses:
@@ -96,6 +107,7 @@ class Past:
         taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else 0
         if taken:
             self._log.info("another process has swept", runs=taken)
+            self._found(seen.runs)
         if seen.paused != self.paused:
             self.paused = seen.paused
             message = "sweeps are paused" if self.paused else "sweeps run again"

@@ -19,6 +19,7 @@ from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.fault_logs import FaultLook
 from mpswatch.daemon.first_sweep import first_sweep_in
+from mpswatch.daemon.judging import Judging
 from mpswatch.daemon.outlook import Outlook
 from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.daemon.past import Past
@@ -69,8 +70,17 @@ class Service:
         self._notifier = notifier
         self._first_sweep_at_once = first_sweep_at_once
         self._facts = Facts(self._parts, self._loop, self._log)
-        self._past = Past(facts=self._facts, loop=self._loop, changed=self._consider, log=self._log)
+        self._judging = Judging(
+            archive=lambda: self._parts.archive,
+            worker=Worker("history", self._loop),
+            record=self._facts.record,
+            log=self._log,
+        )
+        self._past = Past(
+            facts=self._facts, loop=self._loop, changed=self._consider, found=self._judging.judge, log=self._log
+        )
         self._outlook = Outlook(notifier=notifier, last_fault_age=self._past.last_fault_age, log=self._log)
+        self._after_sweep = after_sweep
         self._stopping: asyncio.Event = asyncio.Event()
         # Asked now: once it has hung up, it is no terminal any more. Under nohup it is nobody's.
         self._terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
@@ -93,7 +103,7 @@ class Service:
             record_durably=self._facts.record_durably,
             last_fault_age=self._past.last_fault_age,
             again=lambda seconds: self._schedule.at_least_in("sweep", seconds),
-            after=after_sweep,
+            after=self._swept,
             progress=progress,
             work_directory=work_directory,
             log=self._log,
@@ -184,6 +194,10 @@ class Service:
         self._facts.latest.expect([(target.daemon, target.gpu_uuid, plan) for target in targets(snapshot)])
         self._consider()
         self._past.look()
+
+    def _swept(self, outcomes: Sequence[Outcome]) -> None:
+        self._judging.judge(outcomes)
+        self._after_sweep(outcomes)
 
     def _client_checked(self, said: Refusal | str) -> None:
         self._outlook.client = said

@@ -5,12 +5,14 @@ report: `read_with_index(archive, read)`, then `index.series(…)` and `index.ru
 """
 
 from mpswatch.history.comparing import CapChange, Comparison, Difference, compare
-from mpswatch.history.facts import CapFacts, RunFacts, Series, facts_of, interval_of, series_of
+from mpswatch.history.facts import Amount, CapFacts, RunFacts, Series, amounts_of, facts_of, series_of
 from mpswatch.history.index import Index, Unreadable, open_index, read_with_index
-from mpswatch.history.judging import Band, band_of, judge
+from mpswatch.history.judging import LOOK_BACK, Band, band_of, judge, judge_all
 from mpswatch.history.looking import look_back
 
 __all__ = [
+    "LOOK_BACK",
+    "Amount",
     "Band",
     "CapChange",
     "CapFacts",
@@ -20,11 +22,12 @@ __all__ = [
     "RunFacts",
     "Series",
     "Unreadable",
+    "amounts_of",
     "band_of",
     "compare",
     "facts_of",
-    "interval_of",
     "judge",
+    "judge_all",
     "look_back",
     "open_index",
     "read_with_index",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mpswatch.documents import Cell, Conditions, ReferenceTenant, SweepDocument
-from mpswatch.history.facts import Series, interval_of, series_of
+from mpswatch.documents import QUANTITIES, Cell, Conditions, Quantity, ReferenceTenant, SweepDocument
+from mpswatch.history.facts import Amount, Series, amounts_of, series_of
 
 _NAMES = {
     "host": "host",
@@ -32,14 +32,16 @@ class Difference(NamedTuple):
 
 
 class CapChange(NamedTuple):
-    """One cap in both runs: TFLOPS, or the reason there is none; `ratio` (second over first, minus 1) only between
-    two numbers of comparable runs. `apart` says whether the runs' own intervals exclude each other; None without."""
+    """One quantity of one cap in both runs: its amount, or why there is none.
+
+    `ratio` (second over first, minus 1) only between two numbers of comparable runs. `apart` says whether the runs' own
+    intervals exclude each other; None where one has no interval.
+    """
 
     cap: str
-    first: float | str
-    second: float | str
-    first_interval: tuple[float, float] | None
-    second_interval: tuple[float, float] | None
+    quantity: Quantity
+    first: Amount | str
+    second: Amount | str
     ratio: float | None
     apart: bool | None
     conditions: tuple[Difference, ...]
@@ -66,7 +68,11 @@ def compare(first: SweepDocument, second: SweepDocument) -> Comparison:
     return Comparison(
         not_comparable=crossing,
         circumstances=tuple(_circumstances(first, second)),
-        caps=tuple(_cap(cap, cells[0].get(cap), cells[1].get(cap), comparable=not crossing) for cap in caps),
+        caps=tuple(
+            change
+            for cap in caps
+            for change in _changes(cap, cells[0].get(cap), cells[1].get(cap), comparable=not crossing)
+        ),
     )
 
 
@@ -142,34 +148,50 @@ def _environment(document: SweepDocument) -> dict[str, str]:
     return {key: value for key, value in found.items() if key != "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"}
 
 
-def _cap(cap: str, first: Cell | None, second: Cell | None, *, comparable: bool) -> CapChange:
-    one, two = _number(first), _number(second)
-    intervals = tuple(interval_of(cell) if cell is not None else None for cell in (first, second))
-    ratio = two / one - 1 if comparable and isinstance(one, float) and isinstance(two, float) and one > 0 else None
-    apart = None
-    if ratio is not None and intervals[0] is not None and intervals[1] is not None:
-        apart = intervals[0][1] < intervals[1][0] or intervals[1][1] < intervals[0][0]
-    return CapChange(cap, one, two, intervals[0], intervals[1], ratio, apart, tuple(_conditions(first, second)))
+def _changes(cap: str, first: Cell | None, second: Cell | None, *, comparable: bool) -> Iterable[CapChange]:
+    one, two = (amounts_of(cell) if cell is not None else {} for cell in (first, second))
+    conditions = tuple(_conditions(first, second))
+    for quantity in QUANTITIES:
+        if quantity != "tflops" and quantity not in one and quantity not in two:
+            continue
+        mine, theirs = one.get(quantity, _missing(first)), two.get(quantity, _missing(second))
+        ratio = apart = None
+        if comparable and isinstance(mine, Amount) and isinstance(theirs, Amount) and mine.tflops > 0:
+            ratio = theirs.tflops / mine.tflops - 1
+            apart = _apart(mine, theirs)
+        yield CapChange(cap, quantity, mine, theirs, ratio, apart, conditions)
+        conditions = ()
 
 
-def _number(cell: Cell | None) -> float | str:
+def _apart(one: Amount, two: Amount) -> bool | None:
+    if one.low is None or one.high is None or two.low is None or two.high is None:
+        return None
+    return one.high < two.low or two.high < one.low
+
+
+def _missing(cell: Cell | None) -> str:
     if cell is None:
         return "not in this run"
-    return cell.tflops if cell.tflops is not None else f"unknown: {cell.unknown_reason}"
+    return f"unknown: {cell.unknown_reason}" if cell.unknown_reason is not None else "not measured"
 
 
 def _conditions(first: Cell | None, second: Cell | None) -> Iterable[Difference]:
     """Clocks, power and the like after the cell, and what the client saw: only what differs."""
     if first is None or second is None:
         return
-    pairs = [
+    pairs: list[tuple[str, object, object]] = [
         ("SMs seen", first.sm_count, second.sm_count),
         ("managed", first.self_was_managed, second.self_was_managed),
+        ("verdict", _verdict(first), _verdict(second)),
         *_after(first.conditions_after, second.conditions_after),
     ]
     for what, mine, theirs in pairs:
         if mine != theirs:
             yield Difference(what, _text(mine), _text(theirs))
+
+
+def _verdict(cell: Cell) -> str | None:
+    return cell.verdict.verdict if cell.verdict is not None else None
 
 
 def _after(first: Conditions | None, second: Conditions | None) -> Iterable[tuple[str, object, object]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mpswatch.documents import Cell, Envelope, ReferenceTenant, SweepDocument
+from mpswatch.documents import Cell, Envelope, Figure, Quantity, ReferenceTenant, SweepDocument
 
 UNNAMED = "(unnamed)"
 """How a foreign tenant counts whose name is unknown."""
@@ -41,20 +41,39 @@ class Series(NamedTuple):
         return f"{simulated}{where}, plan {self.plan}, {work}, {self.backend or 'backend not recorded'}"
 
 
+class Amount(msgspec.Struct, frozen=True, array_like=True):
+    """One figure of a cap in TFLOPS, with its interval where there were enough samples for one."""
+
+    tflops: float
+    low: float | None = None
+    high: float | None = None
+
+
 class CapFacts(msgspec.Struct, frozen=True, array_like=True):
-    """One cap of a run. `tflops` is None exactly when `reason` says why. `foreign` are the names of the processes
-    outside MPS beside this cell, sorted; None where that is unknown. Clocks in MHz, power in watts, after the cell."""
+    """One cap of a run.
+
+    `tflops` (the reference's quantity) is None exactly when `reason` says why; `burst` and `sustained` are there where
+    the plan measured them. `foreign` are the names of the processes outside MPS beside this cell, sorted; None where
+    that is unknown. Clocks in MHz, power in watts, after the cell.
+    """
 
     cap: str
     tflops: float | None
     reason: str | None
-    low: float | None = None
-    high: float | None = None
+    burst: Amount | None = None
+    sustained: Amount | None = None
+    verdict: str | None = None
     sm_count: int | None = None
     sm_as_expected: bool | None = None
     foreign: tuple[str, ...] | None = None
     sm_clock_mhz: int | None = None
     power_watts: float | None = None
+
+    def amount(self, quantity: Quantity) -> Amount | None:
+        """Give one quantity of this cap; None where it was not measured. They are never mixed."""
+        if quantity == "tflops":
+            return None if self.tflops is None else Amount(self.tflops)
+        return self.burst if quantity == "burst" else self.sustained
 
 
 class RunFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -122,10 +141,18 @@ def facts_of(document: SweepDocument) -> RunFacts:
     )
 
 
-def interval_of(cell: Cell) -> tuple[float, float] | None:
-    """Give the cell's own interval in TFLOPS, where its plan measured one (`quick` takes one sample: none)."""
-    found = getattr(cell, "tflops_interval", None)
-    return (float(found[0]), float(found[1])) if isinstance(found, (tuple, list)) and len(found) == 2 else None
+def amounts_of(cell: Cell) -> dict[Quantity, Amount]:
+    """Give what a cell measured, by quantity."""
+    found: dict[Quantity, Amount] = {} if cell.tflops is None else {"tflops": Amount(cell.tflops)}
+    if cell.burst is not None:
+        found["burst"] = _amount(cell.burst)
+    if cell.sustained is not None:
+        found["sustained"] = _amount(cell.sustained)
+    return found
+
+
+def _amount(figure: Figure) -> Amount:
+    return Amount(figure.tflops, figure.interval_low, figure.interval_high)
 
 
 def _cap(cell: Cell, document: SweepDocument, often: int) -> CapFacts:
@@ -136,14 +163,15 @@ def _cap(cell: Cell, document: SweepDocument, often: int) -> CapFacts:
     elif (cell.size, cell.iters) != (protocol.matrix_size, protocol.iters):
         reason = "not_the_protocol"
     tenants = cell.tenants_present if cell.tenants_present is not None else document.unmanaged_tenants.value
-    interval = interval_of(cell)
+    amounts = amounts_of(cell) if reason is None else {}
     after = cell.conditions_after
     return CapFacts(
         cap=cell.cap,
         tflops=cell.tflops if reason is None else None,
         reason=reason if reason is not None or cell.tflops is not None else "not_recorded",
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
+        burst=amounts.get("burst"),
+        sustained=amounts.get("sustained"),
+        verdict=cell.verdict.verdict if cell.verdict is not None else None,
         sm_count=cell.sm_count,
         sm_as_expected=cell.sm_count_as_expected,
         foreign=None if tenants is None else tuple(sorted(map(_name, tenants))),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from mpswatch.documents import CapStanding, Reason, Standing
+from mpswatch.documents import QUANTITIES, CapStanding, Quantity, Reason, Standing
 from mpswatch.history.facts import CapFacts, RunFacts
 
 WINDOW = 40
@@ -58,17 +58,18 @@ def band_of(values: Sequence[float]) -> Band:
     return Band(middle - reach, middle, middle + reach, len(values))
 
 
-def judge(runs: Sequence[RunFacts], cap: str) -> CapStanding:
+def judge(runs: Sequence[RunFacts], cap: str, quantity: Quantity = "tflops") -> CapStanding:
     """Judge the last of `runs` (one series, oldest first, `LOOK_BACK` and one are enough) under `cap`."""
     facts = runs[-1].of(cap) if runs else None
-    if facts is None or facts.tflops is None:
-        reason = facts.reason if facts is not None else Reason.NOT_RECORDED.value
-        return CapStanding(cap=cap, standing="unknown", unknown_reason=reason)
-    points = [point for run in runs if (point := _point(run, run.of(cap))) is not None]
+    if facts is None or facts.amount(quantity) is None:
+        reason = (facts.reason if facts is not None else None) or Reason.NOT_RECORDED.value
+        return CapStanding(cap=cap, quantity=quantity, standing="unknown", unknown_reason=reason)
+    points = [point for run in runs if (point := _point(run, run.of(cap), quantity)) is not None]
     *before, newest = points
     if len(before) < SHORTEST:
         return CapStanding(
             cap=cap,
+            quantity=quantity,
             standing="unknown",
             unknown_reason=Reason.HISTORY_SHORT,
             tflops=newest.tflops,
@@ -84,6 +85,7 @@ def judge(runs: Sequence[RunFacts], cap: str) -> CapStanding:
         standing = "explained" if verdict == "explained" else "usual"
     return CapStanding(
         cap=cap,
+        quantity=quantity,
         standing=standing,
         tflops=newest.tflops,
         median=band.median,
@@ -94,10 +96,21 @@ def judge(runs: Sequence[RunFacts], cap: str) -> CapStanding:
     )
 
 
-def _point(run: RunFacts, facts: CapFacts | None) -> _Point | None:
-    if facts is None or facts.tflops is None:
+def judge_all(runs: Sequence[RunFacts]) -> tuple[CapStanding, ...]:
+    """Judge every cap of the last of `runs`, and every quantity that it has."""
+    return tuple(
+        judge(runs, facts.cap, quantity)
+        for facts in runs[-1].caps
+        for quantity in QUANTITIES
+        if quantity == "tflops" or facts.amount(quantity) is not None
+    )
+
+
+def _point(run: RunFacts, facts: CapFacts | None, quantity: Quantity) -> _Point | None:
+    amount = facts.amount(quantity) if facts is not None else None
+    if facts is None or amount is None:
         return None
-    return _Point(facts.tflops, facts.foreign, run.managed)
+    return _Point(amount.tflops, facts.foreign, run.managed)
 
 
 def _stands(point: _Point, before: Sequence[_Point]) -> tuple[str, Band, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from mpswatch.archive import Archive
 from mpswatch.documents import HistoryLook, PastRun, SweepDocument
 from mpswatch.history.facts import RunFacts, facts_of
 from mpswatch.history.index import Index, read_with_index
-from mpswatch.history.judging import LOOK_BACK, judge
+from mpswatch.history.judging import LOOK_BACK, judge_all
 
 SHOWN = 30
 """So many earlier runs travel with the fact, for the page."""
@@ -37,7 +37,7 @@ def _look(index: Index, run: RunFacts, now: datetime) -> HistoryLook:
         run_id=run.run_id,
         judged_at=now,
         simulated=run.series.simulated,
-        caps=tuple(judge(runs, facts.cap) for facts in run.caps),
+        caps=judge_all(runs),
         previous=tuple(
             PastRun(
                 run_id=earlier.run_id,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from mpswatch import __version__
-from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, Fact, HistoryLook, PollSnapshot, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
 from mpswatch.latest.view import (
     ArchiveHealth,
@@ -86,6 +86,7 @@ class Latest:
         self._archive = ArchiveHealth()
         self._sink_failures: Counter[str] = Counter()
         self._runs: deque[Run] = deque(maxlen=RECENT_RUNS)
+        self._history: deque[HistoryLook] = deque(maxlen=RECENT_RUNS)
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._view: View | None = None
         self._version = 0
@@ -208,6 +209,8 @@ class Latest:
                         self._refused.pop(target, None)
                         self._running.discard(target[:2])
                         self._stuck[target[:2]] = fact.stuck_clients
+                case HistoryLook():
+                    self._history.append(fact)
                 case Event():
                     self._take_event(fact)
             self._view = None
@@ -368,6 +371,13 @@ class Latest:
             return None
         return Target(name, document.gpu.uuid if document.gpu is not None else "", document.protocol.plan)
 
+    def _standings(self) -> Iterator[tuple[Target, HistoryLook]]:
+        """Pair each run that is published with what was found of its history; nothing for another run's."""
+        for target, health in self._sweeps.items():
+            for look in self._history:
+                if health.document is not None and look.run_id and look.run_id == health.document.run_id:
+                    yield target, look
+
     def _build(self) -> View:
         unknown = None
         if self._poll is None:
@@ -401,6 +411,7 @@ class Latest:
             sink_failures=dict(self._sink_failures),
             runs=tuple(self._runs),
             events=tuple(reversed(self._events)),
+            history=dict(self._standings()),
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpswatch.documents import Event, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, HistoryLook, PollSnapshot, Reason, SweepDocument
 
 Outcome: TypeAlias = Literal["complete", "partial", "failed", "refused"]
 """How an attempt to sweep ended: every cell measured, some, none (or no document at all), or not begun."""
@@ -90,7 +90,8 @@ class View:
     """One moment of what is known. `version` differs whenever anything else does.
 
     `poll` is None before the first poll and once it went stale; `poll_unknown` says which. Mappings are
-    never changed after construction. Counters count since the start of this process.
+    never changed after construction. Counters count since the start of this process. `history` has how the run in
+    `sweeps` stands against earlier ones, where that is known.
     """
 
     version: int
@@ -120,3 +121,4 @@ class View:
     sink_failures: Mapping[str, int]
     runs: tuple[Run, ...]
     events: tuple[Event, ...]
+    history: Mapping[Target, HistoryLook]

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from mpswatch.documents import Reason
 from mpswatch.latest import View
-from mpswatch.metrics import health, polls, sweeps, tenants
+from mpswatch.metrics import health, history, polls, sweeps, tenants
 from mpswatch.metrics.sheet import Family, Options, Sheet
-from mpswatch.metrics.table import ABOUT_US, ARCHIVE, CAPS, GPUS, MPS, SOURCES, SWEEPS, TENANTS, Spec
+from mpswatch.metrics.table import ABOUT_US, ARCHIVE, CAPS, GPUS, HISTORY, MPS, SOURCES, SWEEPS, TENANTS, Spec
 
 Builder: TypeAlias = Callable[[View, Sheet, Options], None]
 
@@ -21,6 +21,7 @@ BUILDERS: tuple[tuple[Builder, tuple[Spec, ...]], ...] = (
     (polls.mps, MPS),
     (tenants.tenants, TENANTS),
     (sweeps.sweeps, CAPS + SWEEPS),
+    (history.history, HISTORY),
 )
 """Each builder, with the metrics that are unknown when it fails."""
 

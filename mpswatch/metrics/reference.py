@@ -12,6 +12,7 @@ from mpswatch.metrics.table import (
     ARCHIVE,
     CAPS,
     GPUS,
+    HISTORY,
     MPS,
     SOURCES,
     SWEEPS,
@@ -22,6 +23,7 @@ from mpswatch.metrics.table import (
 
 SECTIONS: tuple[tuple[str, tuple[Spec, ...]], ...] = (
     ("Throughput by cap", CAPS),
+    ("Each cap beside its own history", HISTORY),
     ("Sweeps", SWEEPS),
     ("Tenants", TENANTS),
     ("MPS", MPS),

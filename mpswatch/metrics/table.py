@@ -425,5 +425,34 @@ UNKNOWN = (
     ),
 )
 
-TABLE: tuple[Spec, ...] = (*ABOUT_US, *ARCHIVE, *SOURCES, *GPUS, *MPS, *TENANTS, *CAPS, *SWEEPS, *UNKNOWN)
+HISTORY = (
+    _gauge(
+        "cap_history_standing",
+        "daemon uuid plan cap quantity standing",
+        "1 for how the newest run stands against its own history: usual, slower_once, below, above or explained.",
+        "no run, the newest is older than three intervals, or its history is too short or could not be read",
+        'max_over_time(mpswatch_cap_history_standing{standing="below"}[10m]) == 1',
+    ),
+    _gauge(
+        "cap_history_median_tflops",
+        "daemon uuid plan cap quantity",
+        "Median throughput of the earlier runs that the newest one is held against.",
+        "no run, the newest is older than three intervals, or its history is too short or could not be read",
+        'mpswatch_cap_tflops / ignoring (quantity) mpswatch_cap_history_median_tflops{quantity="tflops"}',
+    ),
+    _gauge(
+        "cap_history_low_tflops",
+        "daemon uuid plan cap quantity",
+        "The least throughput that the history of this cap calls usual.",
+        "no run, the newest is older than three intervals, or its history is too short or could not be read",
+    ),
+    _gauge(
+        "cap_history_runs",
+        "daemon uuid plan cap quantity",
+        "Earlier runs that the newest one is held against, at most 40.",
+        "no run, the newest is older than three intervals, or its history could not be read",
+    ),
+)
+
+TABLE: tuple[Spec, ...] = (*ABOUT_US, *ARCHIVE, *SOURCES, *GPUS, *MPS, *TENANTS, *CAPS, *HISTORY, *SWEEPS, *UNKNOWN)
 BY_NAME = {spec.name: spec for spec in TABLE}

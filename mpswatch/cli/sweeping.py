@@ -34,6 +34,7 @@ def sweep_now(
     simulated: bool,
     trigger: str,
     as_json: bool,
+    plan: str = "quick",
     daemon: str | None = None,
     gpu: str | None = None,
 ) -> Exit:
@@ -52,6 +53,7 @@ def sweep_now(
         stop=stop,
         progress=Live(),
         work_directory=work,
+        plan=parts.thorough if plan == "thorough" else parts.plan,
         daemon=daemon,
         gpu=gpu,
         log=logs.get_logger().debug,

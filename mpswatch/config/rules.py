@@ -66,6 +66,21 @@ def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
             zoneinfo.ZoneInfo(sweep.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             yield ("sweep", "time_zone"), f"{sweep.time_zone!r} is not a time zone this host knows (UTC, local, a name)"
+    thorough = sweep.thorough
+    if thorough.rounds_least > thorough.rounds_most:
+        yield (
+            ("sweep", "thorough", "rounds_least"),
+            f"{thorough.rounds_least} is above sweep.thorough.rounds_most ({thorough.rounds_most})",
+        )
+    for section, interval in (
+        (("sweep", "thorough"), thorough.interval),
+        (("interference",), config.interference.interval),
+    ):
+        if interval is not None and interval < config.poll.interval:
+            yield (
+                (*section, "interval"),
+                f"{interval:g}s is below poll.interval ({config.poll.interval:g}s): it is decided on a poll",
+            )
     if sweep.enabled and sweep.quiet_hours and _whole_day(config):
         yield (
             ("sweep", "quiet_hours"),

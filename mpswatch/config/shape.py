@@ -73,6 +73,32 @@ class ClientSection(Section, frozen=True, kw_only=True):
     environment: Variables = {}
 
 
+class ThoroughSection(Section, frozen=True, kw_only=True):
+    """The plan `thorough`: `interval` None is never by itself. The rest is `sweep.plan.Thorough`'s."""
+
+    interval: PositiveDuration | None = None
+    passes: PositiveCount = 5
+    rest: Duration = 0.03
+    settle_most: PositiveDuration = 0.8
+    sustain: PositiveDuration = 0.3
+    rounds_least: PositiveCount = 2
+    rounds_most: PositiveCount = 4
+    interval_width: Ratio = 0.01
+    budget: PositiveDuration = 10.0
+
+
+class InterferenceSection(Section, frozen=True, kw_only=True):
+    """Pairs of our own clients beside each other: `interval` None is never by itself."""
+
+    interval: PositiveDuration | None = None
+    caps: Caps = ("25", "50", "75", "100")
+    kinds: tuple[Literal["matmul", "stream", "launch"], ...] = ("matmul", "stream", "launch")
+    mixed_cap: PositiveCount = 50
+    settle: PositiveDuration = 0.3
+    window: PositiveDuration = 0.5
+    deadline: PositiveDuration = 300.0
+
+
 class SweepSection(Section, frozen=True, kw_only=True):
     enabled: bool = True
     interval: PositiveDuration = 3600.0
@@ -92,6 +118,7 @@ class SweepSection(Section, frozen=True, kw_only=True):
     cell_deadline: PositiveDuration = 30.0
     deadline: PositiveDuration = 300.0
     client: ClientSection = ClientSection()
+    thorough: ThoroughSection = ThoroughSection()
 
 
 class RemoteSection(Section, frozen=True, kw_only=True):
@@ -177,6 +204,7 @@ class Config(Section, frozen=True, kw_only=True):
     poll: PollSection = PollSection()
     tenants: TenantsSection = TenantsSection()
     sweep: SweepSection = SweepSection()
+    interference: InterferenceSection = InterferenceSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
     log: LogSection = LogSection()

@@ -19,6 +19,7 @@ from mpswatch.errors import MpswatchError
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.record import DURABLE_EVENTS
 from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Watcher
 from mpswatch.sweep.stop import Stop
 
@@ -44,6 +45,7 @@ def sweep_once(
     stop: Stop,
     progress: Watcher,
     work_directory: Path,
+    plan: Plan | None = None,
     daemon: str | None = None,
     gpu: str | None = None,
     log: Callable[..., Any] = lambda _event, **_fields: None,
@@ -59,7 +61,7 @@ def sweep_once(
     aims = _chosen(targets(snapshot), daemon, gpu)
     if is_paused(parts.archive.directory):
         refusal = Refusal(reason=Reason.PAUSED, detail="sweeps are paused", remedy="mpswatch resume")
-        events = tuple(refused(parts, target, refusal, trigger) for target in aims)
+        events = tuple(refused(parts, target, refusal, trigger, plan) for target in aims)
         for event in events:
             parts.journal.append(event)
         return Swept(events)
@@ -86,6 +88,7 @@ def sweep_once(
 
     attempt = Attempt(
         trigger=trigger,
+        plan=plan,
         targets=aims,
         stop=stop,
         runtime=runtime(parts.config, client_zipapp(work_directory), simulated=parts.simulated),

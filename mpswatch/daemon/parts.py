@@ -20,7 +20,7 @@ from mpswatch.mps import is_rehearsal
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
 from mpswatch.sweep.permit import Limits
-from mpswatch.sweep.plan import Plan
+from mpswatch.sweep.plan import Plan, Thorough
 from mpswatch.sweep.runtime import ProcessRuntime
 
 
@@ -35,6 +35,7 @@ class Parts:
     poller: Poller
     fault_logs: FaultLogs
     plan: Plan
+    thorough: Plan
     limits: Limits
     archive: Archive
     journal: Journal
@@ -82,6 +83,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         poller=poller,
         fault_logs=FaultLogs(watched),
         plan=plan(config),
+        thorough=thorough_plan(config),
         limits=limits(config),
         archive=archive(config, simulated=simulated),
         journal=Journal(Path(config.archive.directory)),
@@ -112,6 +114,26 @@ def plan(config: Config) -> Plan:
         dtype=sweep.dtype,
         cell_deadline=sweep.cell_deadline,
         sweep_deadline=sweep.deadline,
+    )
+
+
+def thorough_plan(config: Config) -> Plan:
+    """The same sweep, with intervals."""
+    settings = config.sweep.thorough
+    return replace(
+        plan(config),
+        name="thorough",
+        thorough=Thorough(
+            passes=settings.passes,
+            rest=settings.rest,
+            settle_least=min(Thorough.settle_least, settings.settle_most),
+            settle_most=settings.settle_most,
+            sustain=settings.sustain,
+            rounds_least=settings.rounds_least,
+            rounds_most=settings.rounds_most,
+            interval_width=settings.interval_width,
+            budget=settings.budget,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from mpswatch.daemon.parts import Parts
 from mpswatch.documents import Event, Fact, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
 from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Ports, Watcher
 from mpswatch.sweep.run import run_sweep
 from mpswatch.sweep.runtime import Runtime
@@ -25,8 +26,9 @@ class StartNotRecordedError(MpswatchError):
 class Attempt:
     """What an attempt needs besides the parts.
 
-    `record` makes a fact durable before it returns, and names the sinks that failed. Unless the sweep
-    `may_start_unrecorded`, it does not start where its start could not be written down: a crash loop would sweep.
+    `plan` None is the configured quick one. `record` makes a fact durable before it returns, and names the sinks that
+    failed. Unless the sweep `may_start_unrecorded`, it does not start where its start could not be written down: a
+    crash loop would sweep.
     """
 
     trigger: str
@@ -35,6 +37,7 @@ class Attempt:
     runtime: Runtime
     record: Callable[[Fact], Sequence[str]]
     last_fault_age: Callable[[str], float | None]
+    plan: Plan | None = None
     may_start_unrecorded: bool = True
     progress: Watcher = lambda _step: None
     log: Callable[..., object] = lambda _event, **_fields: None
@@ -56,13 +59,13 @@ def sweep_targets(parts: Parts, attempt: Attempt) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str) -> Event:
+def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: Plan | None = None) -> Event:
     """The refusal of a sweep as an event."""
     return parts.events.event(
         "sweep_refused",
         refusal.detail,
         target=target,
-        plan=parts.plan.name,
+        plan=(plan or parts.plan).name,
         reason=refusal.reason,
         remedy=refusal.remedy,
         trigger=trigger,
@@ -70,9 +73,10 @@ def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str) -> Eve
 
 
 def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
+    plan = attempt.plan or parts.plan
     try:
         outcome = run_sweep(
-            plan=parts.plan,
+            plan=plan,
             daemon=parts.address(target.daemon),
             gpu_uuid=target.gpu_uuid,
             host=parts.config.host,
@@ -84,15 +88,15 @@ def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
         )
     except StartNotRecordedError as error:
         refusal = Refusal(reason=error.reason, detail=error.detail, remedy=error.remedy)
-        return refused(parts, target, refusal, attempt.trigger)
+        return refused(parts, target, refusal, attempt.trigger, plan)
     except Exception as error:  # noqa: BLE001 - a fault of one sweep must not end the daemon, nor be silent
         reason = error.reason if isinstance(error, MpswatchError) else Reason.INTERNAL_ERROR
         detail = str(error) if isinstance(error, MpswatchError) else f"{type(error).__name__}: {error}"
         attempt.log("the sweep failed", reason=reason.value, exc_info=error)  # the traceback; the event says the rest
         return parts.events.event(
-            "sweep_failed", detail[:1000], target=target, plan=parts.plan.name, reason=reason, trigger=attempt.trigger
+            "sweep_failed", detail[:1000], target=target, plan=plan.name, reason=reason, trigger=attempt.trigger
         )
-    return outcome if isinstance(outcome, SweepDocument) else refused(parts, target, outcome, attempt.trigger)
+    return outcome if isinstance(outcome, SweepDocument) else refused(parts, target, outcome, attempt.trigger, plan)
 
 
 def _ports(parts: Parts, attempt: Attempt, target: Target) -> Ports:

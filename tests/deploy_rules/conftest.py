@@ -46,6 +46,11 @@ def fleet_module() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def picture_module() -> ModuleType:
+    return load("picture")
+
+
+@pytest.fixture(scope="session")
 def rule_files() -> dict[str, dict[str, Any]]:
     """The shipped rule files: name to content."""
     return {path.name: yaml.safe_load(path.read_text()) for path in sorted(RULES.glob("*.yml"))}

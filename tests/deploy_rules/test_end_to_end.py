@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -158,3 +159,14 @@ def test_every_panel_has_something_to_show(live: Any, live_module: Any, path: Pa
     with contextlib.suppress(AssertionError):  # a rate needs a second scrape
         live_module.wait_for(all_show, seconds=15, saying="every panel shows something")
     assert not silent, "\n".join(silent)
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_the_picture_of_a_dashboard_is_drawn_from_those_answers(live: Any, picture_module: Any, path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    ask = picture_module.asking(live.prometheus, "mpswatch", live.started, 1)
+    svg = picture_module.load("drawing").draw(dashboard, ask, until_row=None, note="simulated")
+    elements = ET.fromstring(svg).iter()  # noqa: S314  # drawn by ourselves just now
+    texts = {element.text for element in elements if element.tag.endswith("}text")}
+    assert {panel["title"] for panel in dashboard["panels"]} <= texts
+    assert "no data" not in texts

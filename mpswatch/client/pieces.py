@@ -15,7 +15,11 @@ PIECE_SECONDS = 0.004
 """A piece is one kernel or about this long, whichever is longer."""
 
 TWO_PIECES_SECONDS = 0.020
-"""A second piece is queued only while the two together are predicted to fit into this."""
+"""A second piece is queued only while the two together are predicted to fit into this, with what they lately waited
+for their turn; a piece is made shorter where its wait alone would take it beyond."""
+
+RECENT = 4
+"""How many pieces back the slowest counts: beside others a piece predicted as 4 ms can take five times as long."""
 
 KERNEL_SECONDS_MOST = 0.100
 """A kernel that is predicted to take longer is not run at all."""
@@ -109,6 +113,8 @@ class Work:
         self.device = device
         self.look = look
         self.exposure = exposure
+        self.waits: collections.deque[float] = collections.deque(maxlen=RECENT)
+        """What the last pieces took beyond their kernels: their turn behind others on the GPU, or the host's delay."""
 
     def watch(self, in_flight: int) -> None:
         self.exposure.looked()
@@ -160,15 +166,21 @@ def run(
     gaps = 0.0
     previous: int | None = None
     each: list[float] = []
+    clock = work.exposure.clock
+    queued_at = [0.0] * SLOTS
+    emptied_at = 0.0  # when the piece before was seen to have ended
+    recent = collections.deque([kernel_seconds], maxlen=RECENT)
     try:
         while left or flying:
             work.watch(len(flying))
-            if left and _room_for_a_piece(len(flying), kernel_seconds):
+            slowest, wait = max(recent), max(work.waits, default=0.0)
+            if left and _room_for_a_piece(len(flying), slowest, wait):
                 slot = 0 if pieces == 0 else 1 + (pieces - 1) % (SLOTS - 1)
-                fit = max(1, int(PIECE_SECONDS / max(kernel_seconds, 1e-9)))
+                fit = max(1, int(min(PIECE_SECONDS, TWO_PIECES_SECONDS - wait) / max(slowest, 1e-9)))
                 counts[slot] = count = min(left, most or device.piece_most, fit)
                 flying.append(slot)  # before the call: it may fail half-way
                 work.enqueue(slot, count, size)
+                queued_at[slot] = clock()
                 left -= count
                 pieces += 1
                 in_flight_most = max(in_flight_most, len(flying))
@@ -180,6 +192,10 @@ def run(
                     work.exposure.emptied()
                 seconds = device.between(slot, slot)
                 kernel_seconds = seconds / counts[slot]
+                recent.append(kernel_seconds)
+                now = clock()
+                work.waits.append(max(0.0, now - max(queued_at[slot], emptied_at) - seconds))
+                emptied_at = now
                 gap = device.gap(previous, slot) if previous is not None else 0.0
                 gaps += gap
                 previous = slot
@@ -194,10 +210,10 @@ def run(
     return Run(total, pieces, in_flight_most, gaps, kernel_seconds, each)
 
 
-def _room_for_a_piece(in_flight: int, kernel_seconds: float) -> bool:
+def _room_for_a_piece(in_flight: int, kernel_seconds: float, wait: float) -> bool:
     if in_flight == 0:
         return True
-    return in_flight == 1 and 2 * max(PIECE_SECONDS, kernel_seconds) <= TWO_PIECES_SECONDS
+    return in_flight == 1 and 2 * (max(PIECE_SECONDS, kernel_seconds) + wait) <= TWO_PIECES_SECONDS
 
 
 def predict(work: Work, size: int) -> float:

@@ -21,10 +21,16 @@ class Arithmetic(pieces.Device):
     """Each matmul takes (size/4096)^3 * `kernel_seconds`, each call of the host `host_seconds`. Runs in order."""
 
     def __init__(
-        self, kernel_seconds: float, host_seconds: float = 1e-5, fails_at: int = -1, load_seconds: float = 0.0
+        self,
+        kernel_seconds: float,
+        host_seconds: float = 1e-5,
+        fails_at: int = -1,
+        load_seconds: float = 0.0,
+        turn_seconds: float = 0.0,
     ):
         self.clock, self.kernel, self.host = Clock(), kernel_seconds, host_seconds
         self.fails_at, self.calls = fails_at, 0
+        self.turn = turn_seconds  # every piece waits so long for its turn on the GPU
         self.load_seconds, self.loaded = load_seconds, set()
         self.flying: list[int] = []
         self.starts, self.ends = [0.0] * pieces.SLOTS, [0.0] * pieces.SLOTS
@@ -41,7 +47,7 @@ class Arithmetic(pieces.Device):
 
     def enqueue(self, slot: int, count: int, size: int) -> None:
         assert slot not in self.flying, "a slot was used again while its piece was in flight"
-        self.starts[slot] = max(self.busy_until, self.clock.now)
+        self.starts[slot] = max(self.busy_until, self.clock.now) + self.turn
         if size not in self.loaded:
             self.loaded.add(size)
             self.clock.now += self.load_seconds
@@ -125,6 +131,43 @@ def test_what_is_in_flight_is_bounded_by_time(kernel: float, iterations: int) ->
         assert run.in_flight_most == 2
         assert run.gap_seconds == pytest.approx(0, abs=1e-9), "the queue ran dry"
     assert work.exposure.longest_unwatched <= max(pieces.PIECE_SECONDS, kernel) + 1e-3
+
+
+@given(turn=st.floats(0.0, 0.015), kernel=st.floats(1e-5, 0.003), iterations=st.integers(20, 150))
+def test_what_is_in_flight_stays_bounded_by_time_where_every_piece_waits_for_its_turn(
+    turn: float, kernel: float, iterations: int
+) -> None:
+    device = Arithmetic(kernel, turn_seconds=turn)
+    work, _ = work_on(device)
+    kernel_seconds = pieces.predict(work, 4096)
+    device.longest_flight = 0.0
+    run = pieces.run(work, iterations, 4096, kernel_seconds)
+    assert device.longest_flight + turn <= pieces.TWO_PIECES_SECONDS + 1e-3
+    assert work.exposure.longest_unwatched <= pieces.TWO_PIECES_SECONDS + 1e-3
+    if turn < 0.0059 and run.pieces > 1:
+        assert run.in_flight_most == 2
+    if turn > 0.0061:
+        assert run.in_flight_most == 1
+    assert device.ran[4096] >= iterations
+
+
+def test_a_piece_that_others_stretch_makes_the_next_ones_shorter_and_lone_for_a_while() -> None:
+    device = Arithmetic(0.0004)
+    work, _ = work_on(device)
+    begun = []
+    enqueue = device.enqueue
+
+    def stretched(slot: int, count: int, size: int) -> None:
+        begun.append(count)
+        device.kernel = 0.002 if len(begun) == 3 else 0.0004  # one piece in the midst of others' work
+        enqueue(slot, count, size)
+
+    device.enqueue = stretched
+    pieces.run(work, 200, 4096, 0.0004)
+    after = begun.index(min(begun))
+    assert begun[0] == 10
+    assert begun[after : after + pieces.RECENT] == [2] * pieces.RECENT, begun
+    assert set(begun[after + pieces.RECENT : -1]) <= {9, 10}, begun
 
 
 @given(kernel=kernels, iterations=st.integers(1, 100), leave_at=st.integers(1, 60))

@@ -185,7 +185,7 @@ def stopped_as_by_systemd(ground: Ground, folder: Path, rng: random.Random, note
     with started(ground, folder, "run", rng) as program:
         struck(program, note, random_moment(program, rng))
         program.signal(signal.SIGTERM)
-        time.sleep(rng.uniform(0.0, 0.4))
+        time.sleep(rng.uniform(0.0, 0.2))
         program.signal(signal.SIGKILL)
         came_to(program, note, 0, -signal.SIGKILL, -signal.SIGTERM)
 

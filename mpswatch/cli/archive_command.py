@@ -77,7 +77,16 @@ def _archive(source: Source) -> Archive:
 
 
 def _plain(entry: RunEntry) -> dict[str, object]:
-    return {**entry._asdict(), "path": str(entry.path), "started": entry.started.isoformat()}
+    return {
+        "path": str(entry.path),
+        "run_id": entry.run_id,
+        "started": entry.started.isoformat(),
+        "host": entry.host,
+        "gpu": entry.gpu,
+        "daemon": entry.daemon,
+        "plan": entry.plan,
+        "simulated": entry.simulated,
+    }
 
 
 def _path_of(archive: Archive, run: str) -> Path:

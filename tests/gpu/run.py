@@ -1,9 +1,12 @@
 """The GPU suite: `make gpu-test ARGS='…'`, or `python3 tests/gpu/run.py …` with the interpreter that has torch.
 
-    run.py                     smoke and survival, about 8 minutes, then the tests marked `gpu` in this folder
-    run.py smoke [options]     one sweep beside a neighbour, everything printed (smoke.py --help)
-    run.py survival [options]  the harmlessness suite alone (survival.py --help); its long form: --seconds 3000
-    run.py -k NAME             pytest's selection among the tests marked `gpu`
+    run.py                        the tests marked `gpu` in this folder: smoke, exposure, survival of the client and of
+                                  the daemon, about 12 minutes
+    run.py smoke [options]        one sweep beside a neighbour, everything printed (smoke.py --help)
+    run.py exposure [options]     how long work is in flight unwatched, alone and beside neighbours (exposure.py --help)
+    run.py survival [options]     the ways that end client or launcher (survival.py --help); long form: --seconds 3000
+    run.py daemon_ways [options]  the ways that end mpswatch itself (daemon_ways.py --help); long form: --seconds 3000
+    run.py -k NAME                pytest's selection among the tests marked `gpu`
 
 It installs nothing. It refuses on a GPU that has any other process, because it starts neighbours that may die.
 """
@@ -57,7 +60,7 @@ def main() -> int:
             f"this interpreter ({sys.executable}) lacks: {' '.join(wheels)}; nothing is installed here", file=sys.stderr
         )
         return 2
-    if arguments[:1] in (["smoke"], ["survival"]):
+    if arguments[:1] and arguments[0] in ("smoke", "exposure", "survival", "daemon_ways"):
         return subprocess.call([sys.executable, str(HERE / f"{arguments[0]}.py"), *arguments[1:]])
 
     from stacks import missing

@@ -43,6 +43,53 @@ def test_no_way_out_kills_a_neighbour(tmp_path: Path) -> None:
     assert sum(row["neighbours_dead"] for row in ours) == 0
 
 
+@pytest.mark.gpu
+@pytest.mark.timeout(360)
+def test_no_end_of_the_daemon_or_the_command_kills_a_neighbour(tmp_path: Path) -> None:
+    output = tmp_path / "d.json"
+    answer = script("daemon_ways.py", "--seconds", "240", "--stacks", "4", "--output", str(output), seconds=350)
+    print(answer.stdout)
+    assert answer.returncode == 0
+    assert sum(row["neighbours_dead"] for row in rows(output, "mpswatch")) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(180)
+def test_work_is_in_flight_unwatched_for_20_ms_at_most_or_one_kernel(tmp_path: Path) -> None:
+    output = tmp_path / "e.json"
+    answer = script("exposure.py", "--output", str(output), seconds=170)
+    print(answer.stdout)
+    assert answer.returncode == 0
+    found = json.loads(output.read_text())
+    for row in found["alone"]["cells"] + found["beside"]["cells"]:
+        assert row["longest_unwatched_most"] <= max(0.020, 1.5 * row["kernel_median"]), row
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_every_end_of_the_daemon_or_the_command_leaves_nothing_behind_without_a_gpu(tmp_path: Path) -> None:
+    output = tmp_path / "d.json"
+    answer = script(
+        "daemon_ways.py", "--rehearsal", "--trials", "1", "--seconds", "200", "--output", str(output), seconds=230
+    )
+    assert answer.returncode == 0, answer.stdout
+    found = rows(output, "mpswatch")
+    assert len(found) == 16, answer.stdout
+    assert all(row["trials"] == 1 and row["neighbours_dead"] == 0 for row in found), answer.stdout
+
+
+@pytest.mark.timeout(90)
+def test_a_killed_daemon_and_a_ctrl_c_leave_nothing_behind_without_a_gpu(tmp_path: Path) -> None:
+    output = tmp_path / "d.json"
+    for only in ("SIGKILL of the daemon", "Ctrl-C on"):
+        answer = script(
+            "daemon_ways.py", "--rehearsal", "--trials", "1", "--seconds", "40", "--only", only,
+            "--output", str(output), seconds=60,
+        )  # fmt: skip
+        assert answer.returncode == 0, answer.stdout
+        assert [(row["trials"], row["neighbours_dead"]) for row in rows(output, "mpswatch")] == [(1, 0)]
+
+
 def test_the_suite_itself_tells_the_harmless_from_the_harmful_without_a_gpu(tmp_path: Path) -> None:
     output = tmp_path / "survival.json"
     for only in ("told to leave", "SIGKILL of the client", "timeout that kills"):

@@ -25,6 +25,7 @@ from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.daemon.past import Past
 from mpswatch.daemon.polling import Looked, Polling
 from mpswatch.daemon.reload import Reloading
+from mpswatch.daemon.runs import find_run
 from mpswatch.daemon.schedule import Schedule
 from mpswatch.daemon.serving import Serving
 from mpswatch.daemon.sweeping import Sweeping
@@ -133,6 +134,7 @@ class Service:
             config,
             sockets,
             latest=self._facts.latest,
+            find_run=lambda run_id: find_run(self._parts.archive, self._parts.journal, run_id),
             healthy=self.healthy,
             verdict=lambda: self._outlook.text,
             log=self._log,

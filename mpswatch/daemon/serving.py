@@ -11,7 +11,7 @@ from typing import Any
 from mpswatch.config import Config
 from mpswatch.latest import Latest
 from mpswatch.metrics import Exposition, Options
-from mpswatch.web import Protection, WebFile, WebServer, application, bind
+from mpswatch.web import FoundRun, Protection, WebFile, WebServer, application, bind
 
 
 class Serving:
@@ -23,6 +23,7 @@ class Serving:
         sockets: Sequence[socket.socket],
         *,
         latest: Latest,
+        find_run: Callable[[str], FoundRun | None],
         healthy: Callable[[], bool],
         verdict: Callable[[], str],
         log: Any,  # noqa: ANN401 - structlog's loggers are proxies
@@ -32,8 +33,14 @@ class Serving:
         app = application(
             latest=latest,
             exposition=Exposition(
-                latest, Options(tenant_names=config.metrics.tenant_names, pid_labels=config.metrics.pid_labels)
+                latest,
+                Options(
+                    tenant_names=config.metrics.tenant_names,
+                    tenant_groups=config.metrics.tenant_groups,
+                    pid_labels=config.metrics.pid_labels,
+                ),
             ),
+            find_run=find_run,
             healthy=healthy,
             verdict=verdict,
             protection=protection,

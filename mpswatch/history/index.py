@@ -161,10 +161,10 @@ class Index:
             yield facts
 
     def find(self, beginning: str) -> tuple[tuple[str, Path], ...]:
-        """Name the runs whose id begins so (at most 10), newest first, as (run id, file)."""
+        """Name the runs whose id begins so (at most 10) as (run id, file): that of just this id, then newest first."""
         rows = self._db.execute(
             "SELECT run_id, name FROM runs WHERE problem IS NULL AND run_id >= ?1 AND run_id < ?1 || char(1114111)"
-            " ORDER BY started DESC LIMIT 10",
+            " ORDER BY run_id = ?1 DESC, started DESC LIMIT 10",
             (beginning,),
         )
         return tuple((run_id, self._archive.runs / name) for run_id, name in rows)

@@ -13,6 +13,7 @@ For the daemon:
 """
 
 from mpswatch.web.gate import Limits
+from mpswatch.web.page_run import FoundRun
 from mpswatch.web.protection import Protection
 from mpswatch.web.routes import application
 from mpswatch.web.server import AddressError, WebServer, bind
@@ -21,6 +22,7 @@ from mpswatch.web.webfile import WebFile
 
 __all__ = [
     "AddressError",
+    "FoundRun",
     "Limits",
     "Protection",
     "WebFile",

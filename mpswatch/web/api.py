@@ -44,17 +44,18 @@ def as_json(view: View, *, private: bool) -> bytes:
         ],
         "events": [msgspec.to_builtins(event) for event in view.events],
     }
-    return msgspec.json.encode(content if private else _without_users(content)) + b"\n"
+    return msgspec.json.encode(content if private else without_users(content)) + b"\n"
 
 
 _PRIVATE = frozenset({"uid", "server_uid", "command", "environment", "details", "client_facts", "client_runtime"})
 
 
-def _without_users(value: Any) -> Any:  # noqa: ANN401  # plain JSON data of any shape
+def without_users(value: Any) -> Any:  # noqa: ANN401  # plain JSON data of any shape
+    """Leave out users, command lines and environments, at any depth."""
     match value:
         case dict():
-            return {key: _without_users(inner) for key, inner in value.items() if key not in _PRIVATE}
+            return {key: without_users(inner) for key, inner in value.items() if key not in _PRIVATE}
         case list() | tuple():
-            return [_without_users(inner) for inner in value]
+            return [without_users(inner) for inner in value]
         case _:
             return value

@@ -1,36 +1,61 @@
-"""The page at `/`: what a person wants first, from the same view that metrics are read from."""
+"""The page at `/`: what a person wants on one screen, from the same view that metrics are read from."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from pathlib import Path
 
-from mpswatch.documents import Cell
-from mpswatch.latest import View
-from mpswatch.web.html import Markup, document, style, tag, void
+from mpswatch.documents import DaemonLook
+from mpswatch.latest import Target, View
+from mpswatch.markup.html import Markup, document, moment, style, table, tag, void
+from mpswatch.markup.style import CSS
+from mpswatch.web.page_curve import curve_section
+from mpswatch.web.page_unknown import unknowns
 
-CSS = """
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%;margin:.5rem 0 1.5rem}
-caption{text-align:left;font-weight:600}
-th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid #8886;vertical-align:top}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
-.simulated{border:3px solid #c60;padding:.5rem 1rem;font-weight:700}
-.wrong{font-weight:700}
-"""
+SCRIPT = Path(__file__).with_name("page_live.js").read_bytes()
+"""What brings the page up to date while it is open, served at /static/live.js."""
 
 POLICY = (
     "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
+    "script-src 'self'; connect-src 'self'; img-src data:; "
     f"style-src 'sha256-{base64.b64encode(hashlib.sha256(CSS.encode()).digest()).decode()}'"
 )
+
+MIB = 1 << 20
+RECENT_EVENTS = 8
 
 
 def page(view: View, verdict: str, *, private: bool) -> str:
     """Write the page. Users and command lines are shown only where `private` (behind a password)."""
-    title = f"mpswatch on {view.host}"
+    main = tag(
+        "main",
+        tag(
+            "div",
+            _state(view, verdict),
+            [curve_section(view, target, health) for target, health in sorted(view.sweeps.items())],
+            _never_swept(view),
+            _tenants(view, "foreign", private=private),
+            _tenants(view, "managed", private=private),
+            _runs(view),
+            _unknowns(view),
+            _events(view),
+            class_="grid",
+        ),
+        id="main",
+    )
+    return shell(view.host, view.mpswatch_version, main, simulated=view.simulated, every=view.poll_interval, live=True)
+
+
+def shell(host: str, version: str, main: Markup, *, simulated: bool, every: float = 0.0, live: bool = False) -> str:
+    """Write what every page has around its content. Each page of a simulated stack says so in title and banner."""
+    seconds = str(max(2, math.ceil(every)))
+    title = ("[SIMULATED] " if simulated else "") + f"mpswatch on {host}"
+    refresh = tag("noscript", void("meta", http_equiv="refresh", content=seconds)) if live else Markup()
+    banner = "SIMULATED: all of this comes from a rehearsal stack. No GPU was measured."
+    links = (("/", "status"), ("/metrics", "metrics"), ("/api/v1/latest", "latest documents (JSON)"))
     return document(
         tag(
             "html",
@@ -38,123 +63,168 @@ def page(view: View, verdict: str, *, private: bool) -> str:
                 "head",
                 void("meta", charset="utf-8"),
                 void("meta", name="viewport", content="width=device-width,initial-scale=1"),
-                tag("title", ("[simulated] " if view.simulated else "") + title),
+                tag("title", title),
+                void("link", rel="icon", href="data:,"),
                 style(CSS),
+                refresh,
+                tag("script", src="/static/live.js", defer=True) if live else Markup(),
             ),
             tag(
                 "body",
-                tag("h1", title),
-                _simulated(view),
-                tag("p", f"mpswatch {view.mpswatch_version}. ", tag("strong", verdict)),
-                _links(),
-                _state(view),
-                _curve(view),
-                _runs(view),
-                _refused(view),
-                _tenants(view) if private else Markup(),
+                tag("a", "Skip to content", href="#main", class_="skip"),
+                tag("aside", banner, class_="simulated", aria_label="Simulated") if simulated else Markup(),
+                tag("header", tag("h1", f"mpswatch on {host}"), class_="top"),
+                main,
+                tag(
+                    "footer",
+                    tag(
+                        "nav", tag("p", [[tag("a", text, href=path), " "] for path, text in links]), aria_label="Links"
+                    ),
+                    tag(
+                        "p",
+                        f"mpswatch {version} ",
+                        tag("button", "Pause updates", id="pause", type="button", hidden=True),
+                    )
+                    if live
+                    else tag("p", f"mpswatch {version}"),
+                    tag("p", id="live", role="status") if live else Markup(),
+                ),
             ),
             lang="en",
+            data_every=seconds,
         )
     )
 
 
-def _simulated(view: View) -> Markup:
-    if not view.simulated:
-        return Markup()
-    text = "Simulated: everything here comes from the rehearsal stack. No GPU was measured."
-    return tag("p", text, class_="simulated", role="alert")
-
-
-def _links() -> Markup:
-    links = (("/metrics", "metrics"), ("/api/v1/latest", "latest documents (JSON)"), ("/-/healthy", "healthy"))
-    anchors = [tag("a", text, href=path) for path, text in (*links, ("/-/ready", "ready"))]
-    return tag("nav", tag("p", [[anchor, " "] for anchor in anchors]), aria_label="Links")
-
-
-def _state(view: View) -> Markup:
-    rows: list[Sequence[object]] = []
+def _state(view: View, verdict: str) -> Markup:
+    tiles: list[tuple[object, object]] = [("Sweeps", verdict)]
     looks = {look.name: look for look in view.poll.daemons} if view.poll is not None else {}
     for daemon in view.daemons:
-        look = looks.get(daemon)
-        if look is None:
-            rows.append((daemon, f"unknown: {view.poll_unknown or 'no_poll_yet'}"))
-        elif look.servers.value is None:
-            rows.append((daemon, f"unknown: {look.servers.unknown_reason}"))
-        else:
-            states = [f"server {server.pid}: {server.server_state or 'unknown'}" for server in look.servers.value]
-            rows.append((daemon, ", ".join(states) or "no server"))
+        tiles += [(f"MPS {daemon}", text) for text in _daemon(view, looks.get(daemon))]
+    if view.poll is not None:
+        for look in view.poll.gpus.value or ():
+            gpu, conditions = look.gpu, look.conditions
+            used, total = conditions.memory_used_bytes, gpu.memory_total_bytes
+            memory = f"{_gib(used)} of {_gib(total)} GiB used"
+            tiles.append((f"GPU {gpu.index}, {_short(gpu.uuid)}", f"{gpu.name}, {memory}"))
     if view.paused:
-        rows.append(("sweeps", "paused by an operator"))
+        tiles.append(("Paused", tag("span", "by an operator", class_="odd")))
     if view.archive.fault is not None:
-        rows.append(("archive", view.archive.fault))
+        tiles.append(("Archive", tag("span", view.archive.fault, class_="wrong")))
     for (daemon, uuid), pids in sorted(view.stuck.items()):
         if pids:
-            rows.append((f"{daemon} {uuid}", f"stuck measuring clients: {', '.join(map(str, pids))}"))
-    when = f", polled {_time(view.poll.finished_at)}" if view.poll is not None else ""
-    return _table(f"State{when}", ("what", "state"), rows)
+            text = f"{', '.join(map(str, pids))} on {_short(uuid)}"
+            tiles.append((f"Stuck measuring clients, {daemon}", tag("span", text, class_="wrong")))
+    for target, event in sorted(view.refused.items()):
+        text = tag("span", f"{event.reason}: {event.message}", class_="wrong")
+        tiles.append((f"Refused now, {target.daemon} {_short(target.gpu_uuid)}", text))
+    polled = ("polled ", moment(view.poll.finished_at)) if view.poll is not None else "no poll"
+    return tag(
+        "section",
+        tag("h2", "Now"),
+        tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in tiles], class_="tiles"),
+        tag("p", polled, class_="soft"),
+    )
 
 
-def _curve(view: View) -> Markup:
-    rows: list[Sequence[object]] = []
-    for target, health in sorted(view.sweeps.items()):
-        if health.document is None:
-            rows.append((*target, "", "unknown: stale", "", ""))
-        else:
-            rows.extend((*target, f"{cell.cap} %", *_numbers(cell)) for cell in health.document.cells)
-    heads = ("daemon", "GPU", "plan", "cap", "TFLOPS", "SMs", "managed")
-    return _table("Newest run", heads, rows) if rows else Markup()
+def _daemon(view: View, look: DaemonLook | None) -> Sequence[Markup]:
+    if look is None:
+        return [tag("span", f"unknown: {view.poll_unknown or 'no_poll_yet'}", class_="odd")]
+    if look.servers.value is None:
+        return [tag("span", f"unknown: {look.servers.unknown_reason}", class_="odd")]
+    said = []
+    for server in look.servers.value:
+        clients = len(server.clients) if server.clients is not None else "unknown"
+        limit = f" of {server.context_limit}" if server.context_limit is not None else ""
+        state = server.server_state or "state unknown"
+        text = f"{state}, server {server.pid}, {clients}{limit} clients"
+        said.append(tag("span", text, class_="good" if state == "ACTIVE" else "odd"))
+    return said or [tag("span", "up, no server", class_="soft")]
 
 
-def _numbers(cell: Cell) -> tuple[str, str, str]:
-    throughput = f"{cell.tflops:.1f}" if cell.tflops is not None else f"unknown: {cell.unknown_reason}"
-    multiprocessors = str(cell.sm_count) if cell.sm_count is not None else "unknown"
-    if cell.sm_count_as_expected is False:
-        multiprocessors += " (not what the cap implies)"
-    managed = {True: "yes", False: "no", None: "unknown"}[cell.self_was_managed]
-    return throughput, multiprocessors, managed
+def _never_swept(view: View) -> Markup:
+    missing = [target for target in view.targets if target not in view.sweeps]
+    if not missing:
+        return Markup()
+    lines = [tag("p", f"{_name(target)}: no run yet (never_seen).") for target in missing]
+    return tag("section", tag("h2", "Not swept yet"), lines)
+
+
+def _tenants(view: View, kind: str, *, private: bool) -> Markup:
+    title = "Foreign: on the GPU outside MPS" if kind == "foreign" else "Managed by MPS"
+    snapshot = view.poll
+    found = snapshot.tenants.value if snapshot is not None else None
+    if snapshot is None or found is None:
+        reason = view.poll_unknown if snapshot is None else snapshot.tenants.unknown_reason
+        return tag("section", tag("h2", title), tag("p", f"unknown: {reason}", class_="odd"), class_="half")
+    hidden = [
+        tag("p", f"On {_short(uuid)} unknown: {reason}", class_="odd")
+        for uuid, reason in sorted(snapshot.foreign_unknown.items())
+        if kind == "foreign"
+    ]
+    heads = ["process", "pid", "GPU", "memory, MiB", "since"] + (["uid"] if private else [])
+    rows = [
+        [
+            tenant.process_name or f"unknown: {tenant.unknown.get('process_name', 'not_recorded')}",
+            tenant.pid,
+            _short(tenant.gpu_uuid or ""),
+            f"{tenant.used_memory_bytes // MIB}" if tenant.used_memory_bytes is not None else "unknown",
+            moment(tenant.first_seen_at) if tenant.first_seen_at is not None else "unknown",
+            *([tenant.uid if tenant.uid is not None else "unknown"] if private else []),
+        ]
+        for tenant in sorted(found, key=lambda tenant: -(tenant.used_memory_bytes or 0))
+        if tenant.kind == kind or (kind == "foreign" and tenant.kind == "unresolved")
+    ]
+    shown = (
+        table(f"{kind}: {len(rows)} processes", heads, rows, numbers=(1, 3))
+        if rows
+        else tag("p", "none", class_="soft")
+    )
+    return tag("section", tag("h2", title), hidden, shown, class_="half")
 
 
 def _runs(view: View) -> Markup:
     rows = [
-        (_time(run.at), run.target.daemon, run.target.gpu_uuid, run.target.plan, run.outcome, run.reason or "", note)
+        [
+            tag("a", moment(run.at), href=f"/runs/{run.run_id}") if run.run_id else moment(run.at),
+            tag("span", run.outcome, class_={"complete": "good", "partial": "odd"}.get(run.outcome, "wrong")),
+            run.reason or "",
+            tag("span", _name(run.target), class_="short"),
+            tag("span", _clipped(run.message or ""), class_="long"),
+        ]
         for run in view.runs
-        for note in (run.message or "",)
     ]
-    return _table("Last runs", ("time", "daemon", "GPU", "plan", "outcome", "reason", "note"), rows)
+    shown = table("Sweeps, newest first", ("time", "outcome", "reason", "of", "note"), rows)
+    return tag("section", tag("h2", "Recent sweeps"), shown, class_="half")
 
 
-def _refused(view: View) -> Markup:
-    rows = [
-        (target.daemon, target.gpu_uuid, target.plan, event.reason or "", event.message)
-        for target, event in sorted(view.refused.items())
-    ]
-    return _table("Refused now", ("daemon", "GPU", "plan", "reason", "what was seen"), rows) if rows else Markup()
+def _unknowns(view: View) -> Markup:
+    rows = unknowns(view)
+    shown = (
+        table(f"{len(rows)} lines, nothing left out", ("what", "where", "reason"), rows)
+        if rows
+        else tag("p", "nothing")
+    )
+    return tag("section", tag("h2", "Unknown now, and why"), shown, class_="half")
 
 
-def _tenants(view: View) -> Markup:
-    found = view.poll.tenants.value if view.poll is not None else None
-    rows = [
-        (
-            tenant.gpu_uuid or "",
-            tenant.kind,
-            tenant.pid,
-            tenant.process_name or "",
-            "unknown" if tenant.uid is None else tenant.uid,
-            "unknown" if tenant.used_memory_bytes is None else f"{tenant.used_memory_bytes / 2**20:.0f} MiB",
-        )
-        for tenant in found or ()
-    ]
-    return _table("Tenants", ("GPU", "kind", "pid", "process", "uid", "memory"), rows)
+def _events(view: View) -> Markup:
+    rows = [(moment(event.at), event.kind, event.daemon or "", event.message) for event in view.events[:RECENT_EVENTS]]
+    return tag("section", tag("h2", "Events"), table("Events, newest first", ("time", "kind", "daemon", "what"), rows))
 
 
-def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
-    head = tag("tr", [tag("th", text, scope="col") for text in heads])
-    body = [tag("tr", [tag("td", value) for value in row]) for row in rows]
-    if not body:
-        body = [tag("tr", tag("td", "none", colspan=str(len(heads))))]
-    return tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
+def _name(target: Target) -> str:
+    return f"{target.daemon}, {_short(target.gpu_uuid) or 'GPU unknown'}, {target.plan}"
 
 
-def _time(at: datetime) -> Markup:
-    text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return tag("time", text, datetime=at.isoformat())
+def _short(uuid: str) -> str:
+    return "-".join(uuid.split("-")[:2])
+
+
+def _clipped(text: str) -> str:
+    """The beginning of a long note; the run's own page has all of it."""
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+def _gib(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 2**30:.1f}"

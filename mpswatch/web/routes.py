@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -15,7 +15,8 @@ from mpswatch.metrics import CONTENT_TYPES, Exposition
 from mpswatch.web.api import as_json
 from mpswatch.web.gate import Gate, Limits
 from mpswatch.web.negotiate import format_of, takes_gzip
-from mpswatch.web.page import POLICY, page
+from mpswatch.web.page_routes import page_routes
+from mpswatch.web.page_run import FoundRun
 from mpswatch.web.protection import Protection
 
 
@@ -27,10 +28,12 @@ def application(
     verdict: Callable[[], str],
     protection: Protection,
     limits: Limits = Limits(),  # noqa: B008  # frozen
+    find_run: Callable[[str], FoundRun | None] = lambda run_id: None,  # noqa: ARG005  # without an archive
     more: tuple[Route, ...] = (),
 ) -> ASGIApp:
     """Make the application. `healthy` and `verdict` are asked at each request and must not block.
 
+    `find_run` reads a run by its id, in a thread of the web's own: it may block, and raises `MpswatchError`.
     `more` are routes of other rooms (pages of runs); they pass the same gate.
     """
 
@@ -41,10 +44,6 @@ def application(
         if compressed:
             headers["Content-Encoding"] = "gzip"
         return Response(exposition.render(format_, compressed=compressed), headers=headers)
-
-    async def root(request: Request) -> Response:  # noqa: ARG001  # every route is called alike
-        text = page(latest.view(), verdict(), private=protection.settings.private)
-        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
     async def api(request: Request) -> Response:  # noqa: ARG001  # every route is called alike
         body = as_json(latest.view(), private=protection.settings.private)
@@ -61,7 +60,7 @@ def application(
         return PlainTextResponse("mpswatch is not ready: the first poll has not finished\n", 503)
 
     routes = (
-        Route("/", root),
+        *page_routes(latest=latest, verdict=verdict, protection=protection, find_run=find_run),
         Route("/metrics", metrics),
         Route("/api/v1/latest", api),
         Route("/-/healthy", is_healthy),

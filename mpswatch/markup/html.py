@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from html import escape
 
 
@@ -46,3 +48,34 @@ def _written(child: object) -> str:
     text = str(child)
     # Control characters mean nothing in a page, and bidirectional ones would reorder what stands around them.
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[int] = ()
+) -> Markup:
+    """Write a table that scrolls sideways by itself where the screen is narrow; `numbers` are columns of numbers.
+
+    The first column heads its row. Without rows there is one that says none.
+    """
+    kinds = ["number" if place in numbers else None for place in range(len(heads))]
+    head = tag("tr", [tag("th", text, scope="col", class_=kind) for text, kind in zip(heads, kinds, strict=True)])
+    body = [
+        tag("tr", tag("th", row[0], scope="row"), [tag("td", row[n], class_=kinds[n]) for n in range(1, len(row))])
+        for row in rows
+    ]
+    if not body:
+        body = [tag("tr", tag("td", "none", colspan=str(len(heads))))]
+    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
+    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def moment(at: datetime) -> Markup:
+    """Write a time for people and programs, in UTC."""
+    return tag("time", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC", datetime=at.isoformat())
+
+
+def number(value: float | None, unknown: str = "unknown") -> str:
+    """Write a throughput: four digits at most."""
+    if value is None:
+        return unknown
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"

@@ -168,7 +168,7 @@ def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | Non
             managed=_count(tenants, each.name, "managed"),
             escaped=_count(tenants, each.name, "foreign"),
             unresolved=_count(tenants, each.name, "unresolved"),
-            unknown_reason=unknown,
+            unknown_reason=unknown or _unresolved_reason(tenants, each.name),
         )
         for each in what.expected
     ) + tuple(
@@ -184,6 +184,10 @@ def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | Non
 
 def _count(tenants: Sequence[Tenant], name: str, kind: str | None = None) -> int:
     return len({(t.pid, t.start_ticks) for t in tenants if name in t.expectations and kind in {None, t.kind}})
+
+
+def _unresolved_reason(tenants: Sequence[Tenant], name: str) -> Reason | None:
+    return next((t.unknown.get("kind") for t in tenants if t.kind == "unresolved" and name in t.expectations), None)
 
 
 def contradictions(what: Expectations) -> Iterator[tuple[str, str, str]]:

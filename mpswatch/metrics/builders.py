@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from mpswatch.documents import Reason
 from mpswatch.latest import View
-from mpswatch.metrics import health, history, polls, sweeps, tenants
+from mpswatch.metrics import health, history, patterns, polls, sweeps, tenants
 from mpswatch.metrics.sheet import Family, Options, Sheet
 from mpswatch.metrics.table import ABOUT_US, ARCHIVE, CAPS, GPUS, HISTORY, MPS, SOURCES, SWEEPS, TENANTS, Spec
 
@@ -20,6 +20,7 @@ BUILDERS: tuple[tuple[Builder, tuple[Spec, ...]], ...] = (
     (polls.gpus, GPUS),
     (polls.mps, MPS),
     (tenants.tenants, TENANTS),
+    (patterns.patterns, ()),
     (sweeps.sweeps, CAPS + SWEEPS),
     (history.history, HISTORY),
 )

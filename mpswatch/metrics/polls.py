@@ -9,8 +9,13 @@ from mpswatch.metrics.sheet import Options, Sheet
 SERVER_STATES = ("initializing", "active", "fault")
 """The words of get_server_status; any other is published as `other`, no server at all as `none`."""
 
-OF_A_DAEMON = ("mps_up", "mps_server_info", "mps_server_state", "mps_contexts_used", "mps_contexts_limit")
-OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes")
+COMPUTE_MODES = ("default", "exclusive_process", "prohibited")
+"""The driver's words; another one (exclusive_thread is no longer made) is published as `other`."""
+
+OF_SERVERS = ("mps_server_info", "mps_server_state", "mps_contexts_used", "mps_contexts_limit")
+OF_A_LOG = ("mps_waiting_clients", "mps_server_shutdown_armed")
+OF_A_DAEMON = ("mps_up", *OF_SERVERS, *OF_A_LOG, "mps_default_active_thread_ratio")
+OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes", "gpu_compute_mode")
 
 
 def gpus(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
@@ -36,6 +41,12 @@ def _gpu(look: GpuLook, sheet: Sheet) -> None:
     sheet.put_or_unknown(
         "gpu_memory_used_bytes", now.memory_used_bytes, now.unknown.get("memory_used_bytes"), gpu.uuid, uuid=gpu.uuid
     )
+    if gpu.compute_mode is None:
+        sheet.unknown("gpu_compute_mode", gpu.unknown.get("compute_mode"), uuid=gpu.uuid)
+        return
+    mode = gpu.compute_mode if gpu.compute_mode in COMPUTE_MODES else "other"
+    for word in (*COMPUTE_MODES, "other"):
+        sheet.put("gpu_compute_mode", int(word == mode), gpu.uuid, word)
 
 
 def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
@@ -57,9 +68,18 @@ def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # 
 def _daemon(look: DaemonLook, sheet: Sheet) -> None:
     up = None if look.up is None else int(look.up)
     sheet.put_or_unknown("mps_up", up, look.up_reason, look.name, daemon=look.name)
+    share = look.default_active_thread_percentage
+    reason = look.unknown.get("default_active_thread_percentage")
+    ratio = None if share is None else share / 100
+    sheet.put_or_unknown("mps_default_active_thread_ratio", ratio, reason, look.name, daemon=look.name)
+    waiting, unread = look.waiting, look.unknown.get("waiting")
+    queued = None if waiting is None else len(waiting.clients)
+    armed = None if waiting is None else int(waiting.shutdown_armed)
+    sheet.put_or_unknown("mps_waiting_clients", queued, unread, look.name, daemon=look.name)
+    sheet.put_or_unknown("mps_server_shutdown_armed", armed, unread, look.name, daemon=look.name)
     servers = look.servers.value
     if servers is None:
-        for name in OF_A_DAEMON[1:]:
+        for name in OF_SERVERS:
             sheet.unknown(name, look.servers.unknown_reason, daemon=look.name)
         return
     for server in servers:

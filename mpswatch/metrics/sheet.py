@@ -22,9 +22,13 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is published beyond the view: so many foreign process names, and pid labels (off: they never end)."""
+    """What is published beyond the view.
+
+    So many foreign process names (and groups of each kind), sums by these groups, and pid labels (off: they never end).
+    """
 
     tenant_names: int = 20
+    tenant_groups: tuple[str, ...] = ()
     pid_labels: bool = False
 
 

@@ -176,6 +176,13 @@ GPUS = (
         NO_POLL + ", or the GPU does not say (unified memory)",
         "mpswatch_gpu_memory_used_bytes / mpswatch_gpu_memory_total_bytes",
     ),
+    _gauge(
+        "gpu_compute_mode",
+        "uuid mode",
+        "1 for the compute mode that the GPU is in, 0 for others; in an exclusive mode nobody can compute beside MPS.",
+        NO_POLL + ", or the GPU does not say",
+        'mpswatch_gpu_compute_mode{mode="default"} == 1',
+    ),
 )
 
 MPS = (
@@ -226,6 +233,27 @@ MPS = (
         "daemon",
         "Client contexts that this daemon's servers hold at most.",
         NO_POLL + ", or the limit of this driver is not known",
+    ),
+    _gauge(
+        "mps_waiting_clients",
+        "daemon",
+        "Clients of another uid that wait for this daemon's server to be shut down (control.log).",
+        NO_POLL + ", the daemon did not say which server runs, or control.log is not being read",
+        "max_over_time(mpswatch_mps_waiting_clients[5m]) > 0",
+    ),
+    _gauge(
+        "mps_server_shutdown_armed",
+        "daemon",
+        "1 if the server is to be shut down at its first idle moment for a client of another uid, even a dead one.",
+        NO_POLL + ", the daemon did not say which server runs, or control.log is not being read",
+        "max_over_time(mpswatch_mps_server_shutdown_armed[5m]) == 1",
+    ),
+    _gauge(
+        "mps_default_active_thread_ratio",
+        "daemon",
+        "The share of multiprocessors that the daemon gives its clients at most (servers started later only).",
+        NO_POLL + ", or the daemon did not say",
+        "mpswatch_mps_default_active_thread_ratio < 1",
     ),
 )
 
@@ -304,6 +332,59 @@ TENANTS = (
         "Memory of each process on the GPU; only with pid labels switched on.",
         NO_POLL + ", pid labels are off (the default), or its memory is unknown",
         'mpswatch_tenant_memory_bytes{kind="managed"}',
+    ),
+    _gauge(
+        "welcome_tenants",
+        "uuid",
+        "Foreign processes on the GPU that configuration welcomes (tenants.welcome, desktops); not in foreign_tenants.",
+        NO_POLL + ", the GPU's processes are unknown, or some may be managed and their daemon is silent",
+    ),
+    _gauge(
+        "welcome_memory_bytes",
+        "uuid",
+        "Memory of welcome tenants on the GPU, summed over those whose memory is known; 0 if there are none.",
+        NO_POLL + ", tenants are unknown, or no welcome tenant's memory is known",
+    ),
+    _gauge(
+        "expected_clients",
+        "expectation",
+        "Processes of this service that configuration expects to be MPS clients, at least (tenants.expected).",
+        NO_POLL + ", or nothing is expected",
+    ),
+    _gauge(
+        "expected_clients_managed",
+        "expectation",
+        "Processes of this service that are MPS clients.",
+        NO_POLL + ", or tenants are not all known",
+        "max_over_time(mpswatch_expected_clients_managed[5m]) < mpswatch_expected_clients",
+    ),
+    _gauge(
+        "escaped_clients",
+        "expectation",
+        "Processes of this service that run on the GPU outside MPS; they are foreign, too.",
+        NO_POLL + ", or tenants are not all known",
+        "max_over_time(mpswatch_escaped_clients[5m]) > 0",
+    ),
+    _gauge(
+        "pattern_matches",
+        "pattern",
+        "Processes on the GPU that this configured pattern (expected or welcome) matches.",
+        NO_POLL + ", tenants are not all known, or nothing is configured",
+        "max_over_time(mpswatch_pattern_matches[1d]) == 0",
+    ),
+    _gauge(
+        "tenant_group_processes",
+        "uuid kind by group",
+        "Processes on the GPU by unit, container, pod and such, as metrics.tenant_groups says; group is empty without one.",
+        NO_POLL + ", or no grouping is configured (the default)",
+        'sum by (group) (mpswatch_tenant_group_processes{by="unit"})',
+    ),
+    _gauge(
+        "tenant_group_memory_bytes",
+        "uuid kind by group",
+        "Memory of processes on the GPU by group: the largest metrics.tenant_names, the rest as other.",
+        NO_POLL + ", no grouping is configured (the default), or no memory in the group is known",
+        'topk(5, mpswatch_tenant_group_memory_bytes{by="pod"})',
     ),
 )
 

@@ -13,7 +13,14 @@ OTHER = "other"
 
 OF_A_DAEMON = ("managed_clients", "own_clients")
 OF_BOTH = ("managed_memory_bytes", "managed_memory_unknown_clients", "client_list_disagreements")
-OF_A_GPU = ("foreign_tenants", "foreign_memory_bytes", "foreign_memory_unknown_tenants", "unresolved_tenants")
+OF_FOREIGN = (
+    "foreign_tenants",
+    "foreign_memory_bytes",
+    "foreign_memory_unknown_tenants",
+    "welcome_tenants",
+    "welcome_memory_bytes",
+)
+OF_A_GPU = (*OF_FOREIGN, "unresolved_tenants")
 
 
 def tenants(view: View, sheet: Sheet, options: Options) -> None:
@@ -128,10 +135,12 @@ def _of_gpus(poll: PollSnapshot, found: Sequence[Tenant], sheet: Sheet, options:
                 sheet.put("tenant_memory_bytes", tenant.used_memory_bytes, *labels)
         if uuid in poll.foreign_unknown:
             # Somebody here may be managed or foreign: a count without them would say too little.
-            for name in OF_A_GPU[:3]:
+            for name in OF_FOREIGN:
                 sheet.unknown(name, poll.foreign_unknown[uuid], uuid=uuid)
         else:
-            _foreign(uuid, [tenant for tenant in here if tenant.kind == "foreign"], sheet, options)
+            strangers = [tenant for tenant in here if tenant.kind == "foreign"]
+            _foreign(uuid, [tenant for tenant in strangers if tenant.welcome is None], sheet, options)
+            _welcome(uuid, [tenant for tenant in strangers if tenant.welcome is not None], sheet)
 
 
 def _foreign(uuid: str, foreign: Sequence[Tenant], sheet: Sheet, options: Options) -> None:
@@ -141,6 +150,12 @@ def _foreign(uuid: str, foreign: Sequence[Tenant], sheet: Sheet, options: Option
     sheet.put("foreign_memory_unknown_tenants", missing, uuid)
     for name, amount in largest(foreign, options.tenant_names).items():
         sheet.put("foreign_tenant_memory_bytes", amount, uuid, name)
+
+
+def _welcome(uuid: str, welcome: Sequence[Tenant], sheet: Sheet) -> None:
+    total, _, reason = memory(welcome)
+    sheet.put("welcome_tenants", _processes(welcome), uuid)
+    sheet.put_or_unknown("welcome_memory_bytes", total if welcome else 0, reason, uuid, uuid=uuid)
 
 
 def _disagreements(view: View, looks: dict[str, DaemonLook], poll: PollSnapshot, sheet: Sheet) -> None:

@@ -25,6 +25,7 @@ from mpswatch.documents import (
     SourceLook,
     SweepDocument,
     Tenant,
+    Waiting,
 )
 
 NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
@@ -53,6 +54,7 @@ def gpu(uuid=GPU, **changes):
         "memory_total_bytes": 143771 * MIB,
         "compute_capability": "9.0",
         "sm_count": 132,
+        "compute_mode": "default",
     }
     return Gpu(**(facts | changes))
 
@@ -90,6 +92,7 @@ def daemon(name=DAEMON, servers=None, **changes):
         "default_active_thread_percentage": 100.0,
         "servers": known((server(),)) if servers is None else servers,
         "our_session": 300,
+        "waiting": Waiting(),
     }
     return DaemonLook(**(facts | changes))
 
@@ -152,7 +155,18 @@ def blind_poll(at=NOON):
     silent = unknown(Reason.DAEMON_SILENT, at)
     return poll(
         at,
-        daemons=(daemon(up=None, up_reason=Reason.DAEMON_SILENT, protocol=None, servers=silent, our_session=None),),
+        daemons=(
+            daemon(
+                up=None,
+                up_reason=Reason.DAEMON_SILENT,
+                protocol=None,
+                servers=silent,
+                our_session=None,
+                default_active_thread_percentage=None,
+                waiting=None,
+                unknown=dict.fromkeys(("default_active_thread_percentage", "waiting"), Reason.DAEMON_SILENT),
+            ),
+        ),
         gpus=unknown(Reason.NVML_MISSING, at),
         tenants=unknown(Reason.NVML_MISSING, at),
         sources=(

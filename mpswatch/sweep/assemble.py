@@ -95,9 +95,9 @@ def document(run: Run) -> SweepDocument:
         pipe_directory=run.pipe_directory,
         cap_semantics=_CAP_SEMANTICS,
         protocol=_protocol(run),
-        managed_clients_before=_clients(run.permit.daemon, run.permit.simulated),
-        managed_clients_after=_clients(run.after, run.permit.simulated),
-        unmanaged_tenants=_unmanaged(run),
+        managed_clients_before=clients(run.permit.daemon, run.permit.simulated),
+        managed_clients_after=clients(run.after, run.permit.simulated),
+        unmanaged_tenants=unmanaged(run.snapshot, run.gpu_uuid, simulated=run.permit.simulated),
         cells=tuple(
             msgspec.structs.replace(cell, verdict=verdict)
             for cell, verdict in zip(run.cells, verdicts(run.cells), strict=True)
@@ -111,7 +111,7 @@ def document(run: Run) -> SweepDocument:
         simulated=run.permit.simulated,
         mpswatch_version=__version__,
         gpu=run.permit.gpu.gpu,
-        mps=_mps(run.last_permit),
+        mps=mps_facts(run.last_permit),
         trigger=run.trigger,
         launcher_timings=run.timings,
         client_facts=run.ready.facts,
@@ -162,10 +162,11 @@ def _l2_state(plan: Plan) -> str:
     )
 
 
-def _clients(look: DaemonLook, simulated: bool) -> Envelope[tuple[int, ...]]:  # noqa: FBT001 - the only other argument
-    clients = clients_of(look)
+def clients(look: DaemonLook, simulated: bool) -> Envelope[tuple[int, ...]]:  # noqa: FBT001 - the only other argument
+    """The daemon's list of clients, as a look had it."""
+    listed = clients_of(look)
     evidence: dict[str, Any] = {"basis": "the daemon's own client list"}
-    if clients is None:
+    if listed is None:
         reason = look.up_reason.value if look.up_reason else look.servers.unknown_reason or Reason.DAEMON_NONSENSE.value
         return Envelope(
             value=None,
@@ -177,7 +178,7 @@ def _clients(look: DaemonLook, simulated: bool) -> Envelope[tuple[int, ...]]:  #
         )
     servers = [server.pid for server in look.servers.value or ()]
     return Envelope(
-        value=clients,
+        value=listed,
         state=_state(simulated=simulated),
         source=_LIST,
         measured_at=look.servers.measured_at,
@@ -186,9 +187,10 @@ def _clients(look: DaemonLook, simulated: bool) -> Envelope[tuple[int, ...]]:  #
     )
 
 
-def _unmanaged(run: Run) -> Envelope[tuple[ReferenceTenant, ...]]:
-    present = foreign_tenants(run.snapshot, run.gpu_uuid)
-    tenants = run.snapshot.tenants
+def unmanaged(snapshot: PollSnapshot, gpu_uuid: str, *, simulated: bool) -> Envelope[tuple[ReferenceTenant, ...]]:
+    """Who was on the GPU outside MPS before anything was measured."""
+    present = foreign_tenants(snapshot, gpu_uuid)
+    tenants = snapshot.tenants
     if isinstance(present, Reason):
         return Envelope(
             value=None,
@@ -200,13 +202,13 @@ def _unmanaged(run: Run) -> Envelope[tuple[ReferenceTenant, ...]]:
         )
     return Envelope(
         value=present,
-        state=_state(simulated=run.permit.simulated),
+        state=_state(simulated=simulated),
         source=f"{tenants.source}, minus the MPS server and the control daemon's client list",
         measured_at=tenants.measured_at,
         evidence={
             "note": "processes on this GPU outside MPS before the first cell, left as they were: what was measured is"
             " throughput beside them",
-            "unresolved": unresolved_tenants(run.snapshot, run.gpu_uuid),
+            "unresolved": unresolved_tenants(snapshot, gpu_uuid),
         },
         unknown_reason=None,
     )
@@ -265,7 +267,8 @@ _OF_THE_SERVER = {
 }
 
 
-def _mps(permit: Permit) -> MpsFacts:
+def mps_facts(permit: Permit) -> MpsFacts:
+    """The control daemon and server that were measured against."""
     server, daemon = permit.server, permit.daemon
     unknown = {name: reason for name, reason in daemon.unknown.items() if name in MpsFacts.__struct_fields__}
     if server is None:

@@ -92,6 +92,7 @@ class Attempt:
         bench.log.rewind()
         order, of, cap = seen.order, len(bench.plan.caps), seen.cap
         bench.watch(progress.CellStarted(order=order, of=of, cap=cap))
+        seen.asked = True
         self._say({"cell": self._cell()})
         seen.attached = attached = self._expect(Attached)
         seen.attached_at = time.monotonic()

@@ -47,7 +47,8 @@ class Bench:
 class Seen:
     """One cell, as far as it came. Times are time.monotonic, but for `measured_at`.
 
-    `told_at` is when it was told to go, `during` what the GPU was doing at moments from then on.
+    `asked` is whether the launcher was asked for it, `told_at` when it was told to go, `during` what the GPU was doing
+    at moments from then on.
 
     `joined` are the pids that were new on the daemon's list, None where it was not read. `failed_itself` means that
     the child said why, and leaves without being asked; `never_forked` that the launcher made none.
@@ -63,6 +64,7 @@ class Seen:
     member: Member | None = None
     joined: tuple[int, ...] | None = None
     before: Conditions | None = None
+    asked: bool = False
     told_at: float | None = None
     during: list[tuple[float, Conditions]] = field(default_factory=list)
     result: Result | None = None

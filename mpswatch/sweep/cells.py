@@ -75,14 +75,14 @@ def measure(
         ),
         permit=permit,
         result=None if failure else seen.result,
-        over=_over(seen, failure),
+        over=over_after(seen, failure),
         left=left,
         seen=seen,
     )
 
 
-def _over(seen: Seen, failure: CellError | None) -> CellError | None:
-    """Why no further cell may run."""
+def over_after(seen: Seen, failure: CellError | None) -> CellError | None:
+    """Why no further cell may run after this one, None where one may."""
     if failure is not None and failure.reason not in GOING_ON:
         return failure
     if seen.gone is None:

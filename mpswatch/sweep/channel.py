@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping
 
 from mpswatch.process.launch import Launched
-from mpswatch.sweep.conversation import Conversation, Heard
+from mpswatch.sweep.conversation import Heard, Talk
 
 _FOR_ONE = frozenset({"go", "enough", "bye"})
 
@@ -14,7 +14,7 @@ _FOR_ONE = frozenset({"go", "enough", "bye"})
 class Post:
     """What was heard for a cell that was not listening, by its order; only for cells that have a channel."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Talk) -> None:
         self.conversation = conversation
         self.waiting: dict[int, collections.deque[Heard]] = {}
 

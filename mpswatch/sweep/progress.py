@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mpswatch.documents import Cell, Reason
+from mpswatch.documents import Cell, InterferenceCell, Reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +62,23 @@ class CellDone:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairStarted:
+    """Interference: measurement `order` of `of`; `beside` None is the victim alone."""
+
+    order: int
+    of: int
+    victim: str
+    beside: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDone:
+    """A cell of the matrix, or a victim alone, is known; it comes once its victim has been measured alone again."""
+
+    cell: InterferenceCell
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refused:
     """No cell will run, or no further one."""
 
@@ -79,4 +96,15 @@ class Finished:
     of: int
 
 
-Progress: TypeAlias = Importing | Ready | CellStarted | CellAttached | CellMeasuring | CellDone | Refused | Finished
+Progress: TypeAlias = (
+    Importing
+    | Ready
+    | CellStarted
+    | CellAttached
+    | CellMeasuring
+    | CellDone
+    | PairStarted
+    | PairDone
+    | Refused
+    | Finished
+)

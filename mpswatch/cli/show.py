@@ -9,7 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mpswatch.documents import Cell, PollSnapshot, SweepDocument
+from mpswatch.documents import (
+    Cell,
+    DaemonLook,
+    ExpectationLook,
+    PollSnapshot,
+    SweepDocument,
+    Tenant,
+    TenantIdentity,
+)
 
 BAR = 40
 
@@ -98,9 +106,11 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
             out.print(
                 Text(f"{daemon.name}: server {server.pid}, uid {_or(server.uid)}, {state}, {clients}{limit} clients")
             )
+        for line in _waiting(daemon):
+            out.print(Text(line, style="bold red"), soft_wrap=True)
     table = Table()
-    for heading in ("pid", "kind", "GPU", "memory MiB", "uid", "name"):
-        table.add_column(heading, justify="right" if heading in {"pid", "memory MiB", "uid"} else "left")
+    for heading in ("pid", "kind", "GPU", "memory MiB", "user", "where", "name"):
+        table.add_column(heading, justify="right" if heading in {"pid", "memory MiB"} else "left")
     if snapshot.tenants.value is None:
         out.print(Text(f"tenants unknown: {snapshot.tenants.unknown_reason}", style="red"))
         return
@@ -108,15 +118,60 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
         memory = str(tenant.used_memory_bytes >> 20) if tenant.used_memory_bytes is not None else "?"
         cells = (
             str(tenant.pid),
-            tenant.kind,
+            _kind(tenant),
             (tenant.gpu_uuid or "?")[:12],
             memory,
-            _or(tenant.uid),
+            (tenant.identity.user if tenant.identity is not None else None) or _or(tenant.uid),
+            _where(tenant.identity),
             tenant.process_name or "?",
         )
         style = {"foreign": "yellow", "unresolved": "red"}.get(tenant.kind, "")
+        style = "bold red" if _kind(tenant).startswith("escaped") else "" if tenant.welcome else style
         table.add_row(*(Text(cell, style=style) for cell in cells))
     out.print(table)
+    for look in snapshot.expectations:
+        if look.minimum is not None:
+            out.print(Text(*_expected(look)), soft_wrap=True)
+
+
+def _waiting(daemon: DaemonLook) -> Iterable[str]:
+    waiting = daemon.waiting
+    if waiting is None or not (waiting.clients or waiting.shutdown_armed):
+        return
+    who = ", ".join(f"pid {client.pid} of uid {client.uid}" for client in waiting.clients) or "a client that is gone"
+    yield f"{daemon.name}: {who} waits for the server to be shut down: it will be, at its first idle moment"
+
+
+def _kind(tenant: Tenant) -> str:
+    if tenant.kind == "foreign" and tenant.expectations:
+        return f"escaped ({', '.join(tenant.expectations)})"
+    return f"welcome ({tenant.welcome})" if tenant.welcome is not None else tenant.kind
+
+
+def _where(identity: TenantIdentity | None) -> str:
+    """The pod, container or unit, and the Slurm job, in a few words."""
+    if identity is None:
+        return "?"
+    container = identity.container_name or (identity.container_id or "")[:12]
+    if identity.pod_name or identity.pod_uid:
+        words = [f"{identity.pod_namespace or '?'}/{identity.pod_name or identity.pod_uid}", container]
+    elif container:
+        words = [f"{identity.container_runtime or 'container'} {container}", identity.unit or ""]
+    else:
+        words = [identity.unit or ""]
+    if identity.slurm_job is not None:
+        words.append(f"job {identity.slurm_job}")
+    return " ".join(word for word in words if word)
+
+
+def _expected(look: ExpectationLook) -> tuple[str, str]:
+    """A line about one expected service, and its style."""
+    text = f"{look.name}: {look.managed} managed of at least {look.minimum} expected"
+    if look.escaped:
+        return f"{text}, {look.escaped} ESCAPED (on the GPU outside MPS)", "bold red"
+    if look.unknown_reason is not None:
+        return f"{text} (not all is known: {look.unknown_reason})", "yellow"
+    return text, "" if look.managed >= (look.minimum or 0) else "yellow"
 
 
 def _or(value: object) -> str:

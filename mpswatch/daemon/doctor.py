@@ -12,6 +12,7 @@ from typing import NamedTuple
 from mpswatch.archive import ArchiveError
 from mpswatch.config import Config
 from mpswatch.daemon.client_check import check_client
+from mpswatch.daemon.doctor_tenants import patterns, waiting
 from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.finding import Line
 from mpswatch.daemon.hold import hold
@@ -50,6 +51,7 @@ def examine(parts: Parts) -> Report:
         *_logs(parts, logs),
         *_namespace(parts),
         *_sources(snapshot),
+        *patterns(snapshot),
         _client(client),
         *_archive(parts),
         port_line(config),
@@ -125,6 +127,7 @@ def _daemon(look: DaemonLook) -> Iterator[Line]:
         )
     for server in servers or ():
         yield _server(server)
+    yield from waiting(look)
 
 
 def _server(server: ServerLook) -> Line:
@@ -189,6 +192,11 @@ def _sources(snapshot: PollSnapshot) -> Iterator[Line]:
             else:
                 remedy = remedies.get(look.reason) if look.reason is not None else None
                 yield Line("note" if answered else "mend", look.source, f"{look.reason}: {look.detail}", remedy)
+    for gpu in snapshot.gpus.value or ():
+        mode = gpu.gpu.compute_mode
+        if mode is not None and mode != "default":
+            detail = f"{gpu.gpu.uuid} is in mode {mode}: nobody can compute beside MPS, so foreign tenants cannot come"
+            yield Line("note" if mode == "exclusive_process" else "mend", "compute mode", detail)
     for uuid, reason in snapshot.foreign_unknown.items():
         yield Line("mend", "tenants", f"unknown on {uuid}: {reason}")
 

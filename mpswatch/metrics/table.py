@@ -375,7 +375,7 @@ TENANTS = (
     _gauge(
         "tenant_group_processes",
         "uuid kind by group",
-        "Processes on the GPU by unit, container, pod and such, as metrics.tenant_groups says; group is empty without one.",
+        "Processes on the GPU by unit, container, pod and such (metrics.tenant_groups); group is empty without one.",
         NO_POLL + ", or no grouping is configured (the default)",
         'sum by (group) (mpswatch_tenant_group_processes{by="unit"})',
     ),

@@ -47,7 +47,10 @@ def as_json(view: View, *, private: bool) -> bytes:
     return msgspec.json.encode(content if private else without_users(content)) + b"\n"
 
 
-_PRIVATE = frozenset({"uid", "server_uid", "command", "environment", "details", "client_facts", "client_runtime"})
+_PRIVATE = frozenset(
+    {"uid", "server_uid", "command", "environment", "details", "client_facts", "client_runtime"}
+    | {"user", "command_line", "executable", "slice", "labels"}  # a user's slice has the uid in its name
+)
 
 
 def without_users(value: Any) -> Any:  # noqa: ANN401  # plain JSON data of any shape

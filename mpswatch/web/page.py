@@ -12,6 +12,7 @@ from mpswatch.documents import DaemonLook
 from mpswatch.latest import Target, View
 from mpswatch.markup.html import Markup, document, moment, style, table, tag, void
 from mpswatch.markup.style import CSS
+from mpswatch.web import page_tenants
 from mpswatch.web.page_curve import curve_section
 from mpswatch.web.page_unknown import unknowns
 
@@ -26,6 +27,7 @@ POLICY = (
 
 MIB = 1 << 20
 RECENT_EVENTS = 8
+RECENT_SWEEPS = 10
 
 
 def page(view: View, verdict: str, *, private: bool) -> str:
@@ -101,6 +103,7 @@ def _state(view: View, verdict: str) -> Markup:
     looks = {look.name: look for look in view.poll.daemons} if view.poll is not None else {}
     for daemon in view.daemons:
         tiles += [(f"MPS {daemon}", text) for text in _daemon(view, looks.get(daemon))]
+    tiles += page_tenants.tiles(view.poll)
     if view.poll is not None:
         for look in view.poll.gpus.value or ():
             gpu, conditions = look.gpu, look.conditions
@@ -162,21 +165,25 @@ def _tenants(view: View, kind: str, *, private: bool) -> Markup:
         for uuid, reason in sorted(snapshot.foreign_unknown.items())
         if kind == "foreign"
     ]
-    heads = ["process", "pid", "GPU", "memory, MiB", "since"] + (["uid"] if private else [])
+    heads = ["process", "where", "pid", "GPU", "memory, MiB", "since"] + (["user", "command line"] if private else [])
     rows = [
         [
-            tenant.process_name or f"unknown: {tenant.unknown.get('process_name', 'not_recorded')}",
+            (
+                tenant.process_name or f"unknown: {tenant.unknown.get('process_name', 'not_recorded')}",
+                (" ", said) if (said := page_tenants.standing(tenant)) is not None else "",
+            ),
+            page_tenants.where(tenant),
             tenant.pid,
             _short(tenant.gpu_uuid or ""),
             f"{tenant.used_memory_bytes // MIB}" if tenant.used_memory_bytes is not None else "unknown",
             moment(tenant.first_seen_at) if tenant.first_seen_at is not None else "unknown",
-            *([tenant.uid if tenant.uid is not None else "unknown"] if private else []),
+            *(page_tenants.whose(tenant) if private else ()),
         ]
         for tenant in sorted(found, key=lambda tenant: -(tenant.used_memory_bytes or 0))
         if tenant.kind == kind or (kind == "foreign" and tenant.kind == "unresolved")
     ]
     shown = (
-        table(f"{kind}: {len(rows)} processes", heads, rows, numbers=(1, 3))
+        table(f"{kind}: {len(rows)} processes", heads, rows, numbers=(2, 4))
         if rows
         else tag("p", "none", class_="soft")
     )
@@ -192,7 +199,7 @@ def _runs(view: View) -> Markup:
             tag("span", _name(run.target), class_="short"),
             tag("span", _clipped(run.message or ""), class_="long"),
         ]
-        for run in view.runs
+        for run in view.runs[:RECENT_SWEEPS]
     ]
     shown = table("Sweeps, newest first", ("time", "outcome", "reason", "of", "note"), rows)
     return tag("section", tag("h2", "Recent sweeps"), shown, class_="half")
@@ -209,7 +216,10 @@ def _unknowns(view: View) -> Markup:
 
 
 def _events(view: View) -> Markup:
-    rows = [(moment(event.at), event.kind, event.daemon or "", event.message) for event in view.events[:RECENT_EVENTS]]
+    rows = [
+        (moment(event.at), event.kind, event.daemon or "", tag("span", event.message, class_="long"))
+        for event in view.events[:RECENT_EVENTS]
+    ]
     return tag("section", tag("h2", "Events"), table("Events, newest first", ("time", "kind", "daemon", "what"), rows))
 
 

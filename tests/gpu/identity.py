@@ -181,6 +181,12 @@ def two_daemons(run: Run) -> None:
         ]
         run.say(f"{len(placed)} of them stand in a unit or a container here: {placed[:1]}")
         cost(run, parts, "poll_two_daemons")
+        if not run.rehearsal:
+            (server,) = one.servers()
+            asked = [f"{word} {server}" for word in ("get_active_thread_percentage", "get_device_client_list")]
+            asked += ["get_default_active_thread_percentage", "get_default_device_pinned_mem_limit 0"]
+            asked += [f"get_device_pinned_mem_limit {server} 0", f"lsserver {server}", "device_query"]
+            run.write("commands.txt", "".join(f"$ {command}\n{one.ask(command)}\n" for command in asked))
         for batch in batches.values():
             batch.leave()
 

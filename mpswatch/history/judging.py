@@ -55,7 +55,7 @@ def band_of(values: Sequence[float]) -> Band:
     middle = median(values)
     spread = median([abs(value - middle) for value in values])
     reach = max(SPREADS * _NORMAL * spread, FLOOR * middle)
-    return Band(middle - reach, middle, middle + reach, len(values))
+    return Band(max(0.0, middle - reach), middle, middle + reach, len(values))
 
 
 def judge(runs: Sequence[RunFacts], cap: str, quantity: Quantity = "tflops") -> CapStanding:

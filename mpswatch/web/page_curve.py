@@ -120,7 +120,7 @@ def _figure(figure: Figure | None) -> str:
 def _usual(standing: CapStanding | None) -> str:
     if standing is None or standing.median is None:
         return ""
-    return f"{number(standing.low)} to {number(standing.high)}"
+    return f"{number(standing.low)} – {number(standing.high)}"
 
 
 def _multiprocessors(cell: Cell) -> str:
@@ -143,7 +143,7 @@ def _standing(standing: CapStanding | None) -> Markup:
         return tag("span", f"unknown: {standing.unknown_reason}", class_="soft")
     words, kind = STANDINGS[standing.standing]
     by = f" ({'; '.join(standing.explained_by)})" if standing.explained_by else ""
-    return tag("span", words + by, class_=kind)
+    return tag("span", words + by, class_=kind if by else f"{kind} short")
 
 
 def _legend(look: HistoryLook | None) -> Markup:

@@ -847,7 +847,7 @@ class HistoryLook(Document, frozen=True, kw_only=True):
     unreadable: int = 0
 
 
-Fact: TypeAlias = PollSnapshot | SweepDocument | Event | HistoryLook
+Fact: TypeAlias = PollSnapshot | SweepDocument | InterferenceDocument | Event | HistoryLook
 
 
 # --- JSON in and out -------------------------------------------------------------------------------

@@ -11,9 +11,12 @@ import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from mpswatch.documents import DocumentError, Reason, SweepDocument, from_json
+from mpswatch.documents import Document, DocumentError, Reason, SweepDocument, from_json
 from mpswatch.errors import MpswatchError
+
+D = TypeVar("D", bound=Document)
 
 MAX_DOCUMENT_BYTES = 64 << 20
 """A file larger than this, also once decompressed, is no run of ours (a five-cap run is about 20 KiB)."""
@@ -53,6 +56,11 @@ def named_errors(verb: str, path: Path) -> Iterator[None]:
 
 def read_run(path: Path) -> SweepDocument:
     """Read one run from any file, compressed or not; `ArchiveError` names the file and the place in it."""
+    return read_document(path, SweepDocument)
+
+
+def read_document(path: Path, kind: type[D]) -> D:
+    """Read a document of `kind`, as `read_run` does."""
     with named_errors("read", path):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
@@ -64,7 +72,7 @@ def read_run(path: Path) -> SweepDocument:
     if len(data) > MAX_DOCUMENT_BYTES:
         raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: larger than any run ({MAX_DOCUMENT_BYTES} bytes)")
     try:
-        return from_json(data, SweepDocument)
+        return from_json(data, kind)
     except DocumentError as error:
         raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: {error}") from None
 

@@ -44,7 +44,7 @@ class RunEntry(NamedTuple):
         return (self.host, self.gpu, self.daemon, self.plan)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Make one component of a name out of any text: [A-Za-z0-9.-], never empty, never starting with a dot."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.")[:64] or "unknown"
 
@@ -55,9 +55,9 @@ def name_of(document: SweepDocument, *, compressed: bool) -> str:
     gpu = "-".join(document.gpu.uuid.split("-")[:2]) if document.gpu is not None else "unknown"
     daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
     run = (document.run_id or uuid.uuid4().hex[:12]).replace(".", "-")
-    parts = (_plain(document.host), _plain(gpu), started.strftime(_TIME), _plain(daemon))
+    parts = (plain(document.host), plain(gpu), started.strftime(_TIME), plain(daemon))
     ending = (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
-    return "_".join((*parts, _plain(document.protocol.plan), _plain(run))) + ending
+    return "_".join((*parts, plain(document.protocol.plan), plain(run))) + ending
 
 
 def is_run_name(name: str) -> bool:

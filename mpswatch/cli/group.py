@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "Watch: poll, sweep on schedule, export metrics, keep the archive.",
     "sweep": "Measure one sweep now, beside a running daemon or without one.",
+    "interference": "Measure what pairs of capped clients cost each other.",
     "poll": "Look once: who is managed, who else is on the GPU.",
     "doctor": "Say whether sweeps will run here, and what this host lacks.",
     "demo": "Run the daemon on an embedded rehearsal stack: no GPU needed.",
     "archive": "List, show and validate archived runs.",
-    "schema": "Print the JSON Schema of a document: sweep, poll or event.",
+    "schema": "Print the JSON Schema of a document: sweep, poll, event or interference.",
     "check-config": "Check a configuration file and name every fault.",
     "healthcheck": "Ask a running daemon whether it is healthy (for container images).",
     "pause": "Hold scheduled sweeps until resume; survives a restart.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from mpswatch.documents import InterferenceCell
 from mpswatch.sweep.progress import (
     CellAttached,
     CellDone,
@@ -11,6 +12,8 @@ from mpswatch.sweep.progress import (
     CellStarted,
     Finished,
     Importing,
+    PairDone,
+    PairStarted,
     Progress,
     Ready,
     Refused,
@@ -58,11 +61,25 @@ def _said(step: Progress) -> tuple[str, bool]:
             said = f"  {step.order}/{step.of}  {step.cap:>4} %  measures (client {step.client_pid})", False
         case CellDone():
             said = f"  {step.order}/{step.of}  {step.cell.cap:>4} %  {_result(step)}", True
+        case PairStarted():
+            beside = f" beside {step.beside}" if step.beside is not None else " alone"
+            said = f"  {step.order}/{step.of}  {step.victim}{beside}", False
+        case PairDone():
+            said = _pair(step.cell), True
         case Finished():
             said = f"{step.measured} of {step.of} caps measured in {step.seconds:.1f} s", True
         case Refused():
             said = "", False
     return said
+
+
+def _pair(cell: InterferenceCell) -> str:
+    beside = "alone" if cell.aggressor_cap is None else f"beside {cell.aggressor_kind} at {cell.aggressor_cap} %"
+    what = f"  {cell.victim_kind} at {cell.victim_cap} % {beside}: "
+    if cell.victim is None:
+        return f"{what}unknown: {cell.unknown_reason}" + (f" ({cell.failure})" if cell.failure else "")
+    lost = f", {cell.slowdown:.1%} slower" if cell.slowdown is not None else ""
+    return f"{what}{cell.victim.value:.4g} {cell.victim.unit}{lost}"
 
 
 def _result(step: CellDone) -> str:

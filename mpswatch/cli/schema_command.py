@@ -1,4 +1,4 @@
-"""`mpswatch schema sweep|poll|event`."""
+"""`mpswatch schema sweep|poll|event|interference`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ KINDS: dict[str, type[documents.Document]] = {
     "sweep": documents.SweepDocument,
     "poll": documents.PollSnapshot,
     "event": documents.Event,
+    "interference": documents.InterferenceDocument,
 }
 
 

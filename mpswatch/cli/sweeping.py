@@ -24,7 +24,8 @@ from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.mixing import refuse_mixed_stacks
 from mpswatch.daemon.once import Swept, sweep_once
 from mpswatch.daemon.parts import make_parts
-from mpswatch.documents import Event, SweepDocument, to_json
+from mpswatch.daemon.sweeps import Outcome
+from mpswatch.documents import Event, InterferenceDocument, SweepDocument, to_json
 from mpswatch.sweep.stop import Stop
 
 
@@ -35,6 +36,7 @@ def sweep_now(
     trigger: str,
     as_json: bool,
     plan: str = "quick",
+    interference: bool = False,
     daemon: str | None = None,
     gpu: str | None = None,
 ) -> Exit:
@@ -54,11 +56,12 @@ def sweep_now(
         progress=Live(),
         work_directory=work,
         plan=parts.thorough if plan == "thorough" else parts.plan,
+        interference=interference,
         daemon=daemon,
         gpu=gpu,
         log=logs.get_logger().debug,
     )
-    if not any(isinstance(outcome, SweepDocument) and outcome.stuck_clients for outcome in swept.outcomes):
+    if not any(not isinstance(outcome, Event) and outcome.stuck_clients for outcome in swept.outcomes):
         shutil.rmtree(work, ignore_errors=True)  # a client that is left behind may still read its own code
     with contextlib.suppress(OSError):  # nobody reads any more, and all that matters is on the disk
         _show(swept, as_json=as_json)
@@ -90,8 +93,14 @@ def _exit_code(swept: Swept, *, interrupted: bool) -> Exit:
         return Exit.FAILED
     if kinds:
         return Exit.REFUSED
-    whole = all(isinstance(outcome, SweepDocument) and outcome.complete_sweep for outcome in swept.outcomes)
+    whole = all(_is_whole(outcome) for outcome in swept.outcomes)
     return Exit.OK if whole else Exit.PARTIAL
+
+
+def _is_whole(outcome: Outcome) -> bool:
+    if isinstance(outcome, InterferenceDocument):
+        return outcome.complete
+    return isinstance(outcome, SweepDocument) and outcome.complete_sweep
 
 
 def _show(swept: Swept, *, as_json: bool) -> None:
@@ -108,13 +117,16 @@ def _show(swept: Swept, *, as_json: bool) -> None:
 
 
 def _print(swept: Swept) -> None:
-    from mpswatch.cli import show  # noqa: PLC0415 - rich is for those who draw
+    from mpswatch.cli import show, show_interference  # noqa: PLC0415 - rich is for those who draw
 
     out = show.console()
     for outcome in swept.outcomes:
         if isinstance(outcome, SweepDocument):
             out.print()
             show.print_sweep(outcome, out)
+        elif isinstance(outcome, InterferenceDocument):
+            out.print()
+            show_interference.print_interference(outcome, out)
     for path in swept.written:
         click.echo(f"written: {path}")
 
@@ -129,7 +141,8 @@ def _print_json(swept: Swept) -> None:
 
 def _complain(event: Event) -> None:
     what = "refused" if event.kind == "sweep_refused" else "failed"
-    click.echo(f"mpswatch: sweep {what} ({event.reason}): {event.message}", err=True)
+    name = "interference" if event.plan == "interference" else "sweep"
+    click.echo(f"mpswatch: {name} {what} ({event.reason}): {event.message}", err=True)
     remedy = event.details.get("remedy")
     if remedy:
         click.echo(f"  {remedy}", err=True)

@@ -14,7 +14,7 @@ from mpswatch.daemon.parts import Parts, runtime
 from mpswatch.daemon.pause import is_paused
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
-from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, Fact, InterferenceDocument, PollSnapshot, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.record import DURABLE_EVENTS
@@ -46,6 +46,7 @@ def sweep_once(
     progress: Watcher,
     work_directory: Path,
     plan: Plan | None = None,
+    interference: bool = False,
     daemon: str | None = None,
     gpu: str | None = None,
     log: Callable[..., Any] = lambda _event, **_fields: None,
@@ -61,7 +62,8 @@ def sweep_once(
     aims = _chosen(targets(snapshot), daemon, gpu)
     if is_paused(parts.archive.directory):
         refusal = Refusal(reason=Reason.PAUSED, detail="sweeps are paused", remedy="mpswatch resume")
-        events = tuple(refused(parts, target, refusal, trigger, plan) for target in aims)
+        name = "interference" if interference else plan.name if plan is not None else "quick"
+        events = tuple(refused(parts, target, refusal, trigger, name) for target in aims)
         for event in events:
             parts.journal.append(event)
         return Swept(events)
@@ -72,6 +74,8 @@ def sweep_once(
         try:
             if isinstance(fact, SweepDocument):
                 written.append(parts.archive.write(fact))
+            elif isinstance(fact, InterferenceDocument):
+                written.append(parts.interferences.write(fact))
             elif isinstance(fact, Event):
                 parts.journal.append(fact, durable=fact.kind in DURABLE_EVENTS)
         except ArchiveError as error:
@@ -89,6 +93,7 @@ def sweep_once(
     attempt = Attempt(
         trigger=trigger,
         plan=plan,
+        interference=interference,
         targets=aims,
         stop=stop,
         runtime=runtime(parts.config, client_zipapp(work_directory), simulated=parts.simulated),

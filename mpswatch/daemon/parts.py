@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mpswatch.archive import Archive
+from mpswatch.archive.interference import Interferences
 from mpswatch.config import Config
 from mpswatch.config.rules import expectations
 from mpswatch.daemon.events import Events
@@ -19,6 +20,8 @@ from mpswatch.journal import Journal
 from mpswatch.mps import is_rehearsal
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
+from mpswatch.sweep.matrix import Matrix
+from mpswatch.sweep.pair import Window
 from mpswatch.sweep.permit import Limits
 from mpswatch.sweep.plan import Plan, Thorough
 from mpswatch.sweep.runtime import ProcessRuntime
@@ -38,6 +41,7 @@ class Parts:
     thorough: Plan
     limits: Limits
     archive: Archive
+    interferences: Interferences
     journal: Journal
     events: Events
 
@@ -86,6 +90,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         thorough=thorough_plan(config),
         limits=limits(config),
         archive=archive(config, simulated=simulated),
+        interferences=interferences(config, simulated=simulated),
         journal=Journal(Path(config.archive.directory)),
         events=Events(config.host, simulated=simulated),
     )
@@ -158,6 +163,27 @@ def archive(config: Config, *, simulated: bool) -> Archive:
         keep_age=timedelta(seconds=kept.keep_age) if kept.keep_age is not None else None,
         keep_bytes=kept.keep_bytes,
         simulated=simulated,
+    )
+
+
+def interferences(config: Config, *, simulated: bool) -> Interferences:
+    kept = config.archive
+    return Interferences(
+        Path(kept.directory),
+        gzip=kept.gzip,
+        keep_age=timedelta(seconds=kept.keep_age) if kept.keep_age is not None else None,
+        simulated=simulated,
+    )
+
+
+def matrix(config: Config) -> Matrix:
+    """What `mpswatch interference` measures beside what."""
+    wanted = config.interference
+    return Matrix(
+        caps=wanted.caps,
+        kinds=wanted.kinds,
+        mixed_cap=str(wanted.mixed_cap),
+        window=Window(settle=wanted.settle, length=wanted.window),
     )
 
 

@@ -15,7 +15,7 @@ from mpswatch.daemon.said import Said
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
 from mpswatch.daemon.worker import Worker
-from mpswatch.documents import Event, Fact, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, Fact, InterferenceDocument, PollSnapshot, Reason, SweepDocument
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
@@ -146,10 +146,19 @@ class Sweeping:
             return
         self._say_document(outcome)
 
-    def _say_document(self, document: SweepDocument) -> None:
+    def _say_document(self, document: SweepDocument | InterferenceDocument) -> None:
         gpu = document.gpu.uuid if document.gpu is not None else ""
         daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
         self._said.is_new(f"{daemon} {gpu}", None)
+        if isinstance(document, InterferenceDocument):
+            self._log.info(
+                "interference complete" if document.complete else "interference partial",
+                daemon=daemon,
+                gpu=gpu,
+                run_id=document.run_id,
+                note=document.partial_run_note,
+            )
+            return
         self._log.info(
             "sweep complete" if document.complete_sweep else "sweep partial",
             daemon=daemon,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mpswatch.daemon.events import Target
-from mpswatch.daemon.parts import Parts
-from mpswatch.documents import Event, Fact, Reason, SweepDocument
+from mpswatch.daemon.parts import Parts, matrix
+from mpswatch.documents import Event, Fact, InterferenceDocument, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
+from mpswatch.sweep.interference import run_interference
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Ports, Watcher
@@ -26,9 +27,9 @@ class StartNotRecordedError(MpswatchError):
 class Attempt:
     """What an attempt needs besides the parts.
 
-    `plan` None is the configured quick one. `record` makes a fact durable before it returns, and names the sinks that
-    failed. Unless the sweep `may_start_unrecorded`, it does not start where its start could not be written down: a
-    crash loop would sweep.
+    `plan` None is the configured quick one; `interference` measures pairs instead of it. `record` makes a fact
+    durable before it returns, and names the sinks that failed. Unless the sweep `may_start_unrecorded`, it does not
+    start where its start could not be written down: a crash loop would sweep.
     """
 
     trigger: str
@@ -38,12 +39,18 @@ class Attempt:
     record: Callable[[Fact], Sequence[str]]
     last_fault_age: Callable[[str], float | None]
     plan: Plan | None = None
+    interference: bool = False
     may_start_unrecorded: bool = True
     progress: Watcher = lambda _step: None
     log: Callable[..., object] = lambda _event, **_fields: None
 
+    @property
+    def plan_name(self) -> str:
+        """What its events and documents are filed under."""
+        return "interference" if self.interference else self.plan.name if self.plan is not None else "quick"
 
-Outcome: TypeAlias = SweepDocument | Event
+
+Outcome: TypeAlias = SweepDocument | InterferenceDocument | Event
 """A document, or the event that says why there is none (`sweep_refused`, `sweep_failed`): already recorded."""
 
 
@@ -59,13 +66,13 @@ def sweep_targets(parts: Parts, attempt: Attempt) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: Plan | None = None) -> Event:
+def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: str = "quick") -> Event:
     """The refusal of a sweep as an event."""
     return parts.events.event(
         "sweep_refused",
         refusal.detail,
         target=target,
-        plan=(plan or parts.plan).name,
+        plan=plan,
         reason=refusal.reason,
         remedy=refusal.remedy,
         trigger=trigger,
@@ -73,19 +80,9 @@ def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: 
 
 
 def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
-    plan = attempt.plan or parts.plan
+    plan = attempt.plan_name
     try:
-        outcome = run_sweep(
-            plan=plan,
-            daemon=parts.address(target.daemon),
-            gpu_uuid=target.gpu_uuid,
-            host=parts.config.host,
-            limits=parts.limits,
-            ports=_ports(parts, attempt, target),
-            stop=attempt.stop,
-            trigger=attempt.trigger,
-            progress=attempt.progress,
-        )
+        outcome = _measure(parts, attempt, target)
     except StartNotRecordedError as error:
         refusal = Refusal(reason=error.reason, detail=error.detail, remedy=error.remedy)
         return refused(parts, target, refusal, attempt.trigger, plan)
@@ -94,9 +91,37 @@ def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
         detail = str(error) if isinstance(error, MpswatchError) else f"{type(error).__name__}: {error}"
         attempt.log("the sweep failed", reason=reason.value, exc_info=error)  # the traceback; the event says the rest
         return parts.events.event(
-            "sweep_failed", detail[:1000], target=target, plan=plan.name, reason=reason, trigger=attempt.trigger
+            "sweep_failed", detail[:1000], target=target, plan=plan, reason=reason, trigger=attempt.trigger
         )
-    return outcome if isinstance(outcome, SweepDocument) else refused(parts, target, outcome, attempt.trigger, plan)
+    return refused(parts, target, outcome, attempt.trigger, plan) if isinstance(outcome, Refusal) else outcome
+
+
+def _measure(parts: Parts, attempt: Attempt, target: Target) -> SweepDocument | InterferenceDocument | Refusal:
+    plan, daemon, ports = attempt.plan or parts.plan, parts.address(target.daemon), _ports(parts, attempt, target)
+    if attempt.interference:
+        return run_interference(
+            matrix=matrix(parts.config),
+            plan=replace(plan, sweep_deadline=parts.config.interference.deadline),
+            daemon=daemon,
+            gpu_uuid=target.gpu_uuid,
+            host=parts.config.host,
+            limits=parts.limits,
+            ports=ports,
+            stop=attempt.stop,
+            trigger=attempt.trigger,
+            progress=attempt.progress,
+        )
+    return run_sweep(
+        plan=plan,
+        daemon=daemon,
+        gpu_uuid=target.gpu_uuid,
+        host=parts.config.host,
+        limits=parts.limits,
+        ports=ports,
+        stop=attempt.stop,
+        trigger=attempt.trigger,
+        progress=attempt.progress,
+    )
 
 
 def _ports(parts: Parts, attempt: Attempt, target: Target) -> Ports:

@@ -96,9 +96,8 @@ class _Interference(Session[InterferenceDocument]):
                     over = gate
                     self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
                     continue
-                self.watch(
-                    steps.PairStarted(order=number, of=of, victim=_said(victim), beside=aggressor and _said(aggressor))
-                )
+                neighbour = None if aggressor is None else _said(aggressor)
+                self.watch(steps.PairStarted(order=number, of=of, victim=_said(victim), beside=neighbour))
                 paired = self.run_one(bench, gate[0], victim, aggressor)
                 permit = paired.permit
                 group.take(number, aggressor, paired)

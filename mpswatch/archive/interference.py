@@ -1,0 +1,109 @@
+"""Interference documents: beside the runs, in a directory of their own, so that no reader of runs ever meets one."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from mpswatch.archive.files import ArchiveError, named_errors, read_document, write_durably
+from mpswatch.archive.names import plain
+from mpswatch.documents import InterferenceDocument, Reason, to_json
+
+_NAME = re.compile(
+    r"(?P<host>[^_]+)_(?P<gpu>[^_]+)_(?P<time>\d{8}T\d{6}Z)_(?P<daemon>[^_]+)_(?P<run>[^_.]+)"
+    r"\.interference(?P<simulated>\.simulated)?\.json(?:\.gz)?"
+)
+
+
+class Interferences:
+    """The documents below `directory`/interference, bounded by `keep_age` and by `most` files."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        gzip: bool = False,
+        keep_age: timedelta | None = None,
+        most: int = 1000,
+        simulated: bool = False,
+    ) -> None:
+        self.directory = directory / "interference"
+        self._gzip = gzip
+        self._keep_age = keep_age
+        self._most = most
+        self._simulated = simulated
+
+    def write(self, document: InterferenceDocument) -> Path:
+        """Write a document so that it is complete under its name, or absent; then drop those over age or number."""
+        if document.simulated != self._simulated:
+            raise ArchiveError(
+                Reason.REHEARSAL_STACK,
+                f"a {'simulated' if document.simulated else 'measured'} document does not belong into {self.directory}",
+            )
+        data = to_json(document, indent=2) + b"\n"
+        path = self.directory / name_of(document, compressed=self._gzip)
+        with named_errors("write", path):
+            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            write_durably(path, gzip.compress(data, mtime=0) if self._gzip else data)
+        with contextlib.suppress(ArchiveError):  # what is too old stays a little longer
+            self._retain(document.started_at)
+        return path
+
+    def paths(self) -> Iterator[Path]:
+        """Yield the documents, newest first, by their names alone."""
+        try:
+            names = [item.name for item in os.scandir(self.directory) if _NAME.fullmatch(item.name)]
+        except FileNotFoundError:
+            return
+        yield from (self.directory / name for name in sorted(names, key=_when, reverse=True))
+
+    def read(self, path: Path) -> InterferenceDocument:
+        """Read one; `ArchiveError` names the file and the place in it that is wrong."""
+        return read_document(path, InterferenceDocument)
+
+    def latest(self) -> tuple[tuple[InterferenceDocument, ...], tuple[ArchiveError, ...]]:
+        """Read the newest of each host, GPU and daemon; with what could not be read."""
+        found: dict[tuple[str, ...], InterferenceDocument] = {}
+        errors: list[ArchiveError] = []
+        for path in self.paths():
+            match = _NAME.fullmatch(path.name)
+            if match is None or (match["simulated"] is not None) != self._simulated:
+                continue
+            series = (match["host"], match["gpu"], match["daemon"])
+            if series in found:
+                continue
+            try:
+                found[series] = self.read(path)
+            except ArchiveError as error:
+                errors.append(error)
+        return tuple(found.values()), tuple(errors)
+
+    def _retain(self, now: datetime) -> None:
+        with named_errors("clean", self.directory):
+            for number, path in enumerate(list(self.paths())):
+                old = self._keep_age is not None and _time(path.name) < now - self._keep_age
+                if number and (old or number >= self._most):
+                    path.unlink(missing_ok=True)
+
+
+def name_of(document: InterferenceDocument, *, compressed: bool) -> str:
+    """Give the name that `document` is filed under."""
+    gpu = "-".join(document.gpu.uuid.split("-")[:2]) if document.gpu is not None else "unknown"
+    daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
+    time = document.started_at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    ending = (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
+    parts = (plain(document.host), plain(gpu), time, plain(daemon), plain(document.run_id.replace(".", "-")))
+    return "_".join(parts) + ".interference" + ending
+
+
+def _when(name: str) -> tuple[str, str]:
+    return name.split("_")[2], name
+
+
+def _time(name: str) -> datetime:
+    return datetime.strptime(name.split("_")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)

@@ -105,7 +105,7 @@ def _of_path(path: str) -> Place:
             unit = segment
         if named := _POD.search(segment):
             pod = named[1].replace("_", "-")
-        slurm = slurm or segment.startswith("slurm")
+        slurm = slurm or "slurm" in segment
         if slurm and (numbered := _JOB.fullmatch(segment)):
             job = numbered[1]
         folder = segment

@@ -52,26 +52,27 @@ class Identities:
         """
         found: dict[int, Known] = {}
         boot: datetime | None = None
+        uptime = self._processes.uptime() if looked_at else None
         for pid, seen in looked_at.items():
             known = self._known.get(pid)
-            if known is not None and self._is_still(known, seen):
+            if known is not None and self._is_still(known, seen, uptime):
                 found[pid] = known
                 continue
             boot = boot or self._processes.boot_time()
             try:
-                found[pid] = self._read(seen, boot)
+                found[pid] = self._read(seen, boot, uptime)
             except ProcessGone:
                 continue
         self._known = found
         return found
 
-    def _is_still(self, known: Known, seen: Identity) -> bool:
+    def _is_still(self, known: Known, seen: Identity, uptime: float | None) -> bool:
         if (known.start_ticks, known.command) != (seen.start_ticks, seen.command):
             return False
-        return known.settled or (self._groups(seen.pid) == known.groups and not self._has_settled(seen))
+        return known.settled or (self._groups(seen.pid) == known.groups and not self._has_settled(seen, uptime))
 
-    def _has_settled(self, seen: Identity) -> bool:
-        age = self._processes.age_seconds(seen)
+    def _has_settled(self, seen: Identity, uptime: float | None) -> bool:
+        age = self._processes.age_seconds(seen, uptime)
         return age is None or age > YOUNG
 
     def _groups(self, pid: int) -> bytes | None:
@@ -80,7 +81,7 @@ class Identities:
         except ProcessGone:
             return None
 
-    def _read(self, seen: Identity, boot: datetime | None) -> Known:
+    def _read(self, seen: Identity, boot: datetime | None, uptime: float | None) -> Known:
         facts = self._processes.facts(seen.pid)
         unknown: dict[str, Reason] = {}
         groups = self._groups(seen.pid)
@@ -138,7 +139,7 @@ class Identities:
             arguments=facts.arguments,
             labels=written.labels,
             groups=groups,
-            settled=self._has_settled(seen),
+            settled=self._has_settled(seen, uptime),
         )
 
     def _name_of(self, pid: int) -> str | None:

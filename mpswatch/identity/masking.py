@@ -28,7 +28,9 @@ _SECRET_PAIRS = frozenset(
     | {("connection", "string"), ("conn", "str"), ("access", "id"), ("webhook", "url")}
 )
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NAMED = re.compile(r"(?P<name>[A-Za-z_][\w.-]{0,80})(?P<sign>["']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"']+)")
+_NAMED = re.compile(
+    r"(?P<name>[A-Za-z_][\w.-]{0,80})(?P<sign>[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"']+)"
+)
 _USER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]+@")
 _SCHEME = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _KEYS = re.compile(

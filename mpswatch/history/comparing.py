@@ -83,7 +83,7 @@ def _circumstances(first: SweepDocument, second: SweepDocument) -> Iterable[Diff
     keys = sorted({*(first.client_facts or {}), *(second.client_facts or {})})
     for key in keys:
         before, after = ((document.client_facts or {}).get(key) for document in (first, second))
-        if before != after and key not in {"pid", "import_seconds", "lock"}:
+        if before != after and key not in {"pid", "session", "import_seconds", "lock"}:
             yield Difference(f"client: {key}", _text(before), _text(after))
     yield from _environments(first, second)
 

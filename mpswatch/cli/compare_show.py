@@ -1,0 +1,56 @@
+"""Two runs side by side, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from mpswatch.cli.show import console
+from mpswatch.history import Amount, CapChange, Comparison, Difference
+
+
+def print_comparison(found: Comparison, first: str, second: str) -> None:
+    out = console()
+    if found.not_comparable:
+        said = "These runs are no two of one series: no ratio is formed. They differ in"
+        out.print(Text(said, style="red"))
+        out.print(_differences(found.not_comparable, first, second))
+    if found.circumstances:
+        out.print(Text("What is otherwise:"))
+        out.print(_differences(found.circumstances, first, second))
+    else:
+        out.print(Text("Tenants, driver, server, versions and environment are the same."))
+    table = Table()
+    for heading in ("cap", "quantity", first, second, "change", "intervals apart"):
+        table.add_column(heading, justify="right" if heading in {"cap", "change"} else "left", overflow="fold")
+    for change in found.caps:
+        table.add_row(*(Text(text) for text in _row(change)))
+    out.print(table)
+    for change in found.caps:
+        if change.conditions:
+            said = "; ".join(f"{one.what} {one.first} → {one.second}" for one in change.conditions)
+            out.print(Text(f"{change.cap} %: {said}"), soft_wrap=True)
+
+
+def _row(change: CapChange) -> Sequence[str]:
+    apart = {True: "yes", False: "no", None: ""}[change.apart]
+    ratio = "" if change.ratio is None else f"{change.ratio:+.1%}"
+    return change.cap, change.quantity, _amount(change.first), _amount(change.second), ratio, apart
+
+
+def _amount(amount: Amount | str) -> str:
+    if isinstance(amount, str):
+        return amount
+    interval = f" ({amount.low:.4g} to {amount.high:.4g})" if amount.low is not None and amount.high is not None else ""
+    return f"{amount.tflops:.4g}{interval}"
+
+
+def _differences(found: Sequence[Difference], first: str, second: str) -> Table:
+    table = Table()
+    for heading in ("what", first, second):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        table.add_row(Text(one.what), Text(one.first), Text(one.second))
+    return table

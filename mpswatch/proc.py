@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
@@ -62,8 +63,7 @@ class ProcessFacts:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Stat:
+class _Stat(NamedTuple):
     command: str
     state: str
     parent: int
@@ -103,9 +103,11 @@ class Processes:
         One is enough for the process that is already `known` (same start): its uid is then that of the first look.
         """
         stat = self._stat(pid)
-        same = known is not None and known.start_ticks == stat.start_ticks
-        uid = known.uid if known is not None and same else _uid(self._status(pid))
-        return Identity(pid, stat.start_ticks, stat.session, uid, stat.command, stat.state)
+        if known is None or known.start_ticks != stat.start_ticks:
+            return Identity(pid, stat.start_ticks, stat.session, _uid(self._status(pid)), stat.command, stat.state)
+        if (known.command, known.session, known.state) == (stat.command, stat.session, stat.state):
+            return known
+        return Identity(pid, stat.start_ticks, stat.session, known.uid, stat.command, stat.state)
 
     def identities(self, pids: Iterable[int], known: Mapping[int, Identity] | None = None) -> dict[int, Identity]:
         """Those of `pids` that can be looked at. `known` are identities of an earlier look."""
@@ -125,13 +127,20 @@ class Processes:
         except ProcessGone:
             return None
 
-    def age_seconds(self, facts: ProcessFacts | Identity) -> float | None:
-        """Seconds since the process started; None where /proc/uptime cannot be read."""
+    def uptime(self) -> float | None:
+        """Seconds since boot; None where /proc/uptime cannot be read."""
         try:
-            uptime = float(_read(f"{self._prefix}uptime").split()[0])
+            return float(_read_once(f"{self._prefix}uptime").split()[0])
         except (OSError, ValueError, IndexError):
             return None
-        return max(0.0, uptime - facts.start_ticks / self._ticks_per_second)
+
+    def age_seconds(self, facts: ProcessFacts | Identity, uptime: float | None = None) -> float | None:
+        """Seconds since the process started; None where /proc/uptime cannot be read.
+
+        Who asks about many processes hands over `uptime`: the kernel adds up every CPU for each reading of it.
+        """
+        uptime = self.uptime() if uptime is None else uptime
+        return None if uptime is None else max(0.0, uptime - facts.start_ticks / self._ticks_per_second)
 
     def boot_time(self) -> datetime | None:
         """When the machine booted, by its clock of now (`btime` in /proc/stat); None where that cannot be read."""
@@ -191,7 +200,7 @@ class Processes:
         data = self._file(pid, "stat")
         # The name stands in brackets and may hold brackets and blanks itself: the last one closes it.
         opening, closing = data.find(b"("), data.rfind(b")")
-        fields = data[closing + 1 :].split()
+        fields = data[closing + 1 :].split(None, 20)
         try:
             return _Stat(
                 command=data[opening + 1 : closing].decode("utf-8", "backslashreplace"),

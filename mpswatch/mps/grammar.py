@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mpswatch.documents import Context, Reason
 from mpswatch.errors import MpswatchError
@@ -98,6 +99,11 @@ class _Lines:
 
 def parse(data: bytes, *, servers: Sequence[int], with_contexts: bool) -> Reply:
     """Read the answer to `commands.script(servers, with_contexts=…)`, or raise `ReplyError`."""
+    return _parsed(data, tuple(servers), with_contexts)
+
+
+@lru_cache(maxsize=16)  # each poll asks anew, and is mostly answered in the same bytes
+def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply:  # noqa: FBT001 -- keys of the cache
     lines = _Lines(data)
     listed = _list(lines, "get_server_list")
     percentage = _percentage(lines)

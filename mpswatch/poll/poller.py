@@ -21,6 +21,7 @@ from mpswatch.documents import (
     Tenant,
     WaitingClient,
 )
+from mpswatch.errors import MpswatchError
 from mpswatch.expectations import Expectations
 from mpswatch.gpu import GpuSource, conditions_unknown
 from mpswatch.identity import Identities, Known
@@ -28,7 +29,7 @@ from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
 from mpswatch.proc import Identity, Processes, ProcessGone
-from mpswatch.process.watched import Watched
+from mpswatch.process.watched import Question, Watched
 from mpswatch.tenants import tell_apart
 
 GRACE = 0.5
@@ -115,7 +116,7 @@ class Poller:
         address = next((address for address in self._daemons if address.name == name), None)
         if address is None:
             raise ValueError(f"no control daemon is called {name!r}")
-        look, _ = self._daemon(address, self._watched_for_sweep[name], with_contexts=with_contexts)
+        look, _ = self._ask(address, self._watched_for_sweep[name], with_contexts=with_contexts)()
         return self._with_waiting(look, self._watched_logs_for_sweep)
 
     def conditions(self, uuid: str) -> Conditions:
@@ -130,22 +131,12 @@ class Poller:
 
     def _once(self) -> Look:
         """All sources side by side: the daemons in threads, the GPUs in this one."""
-        found: dict[str, tuple[DaemonLook, SourceLook]] = {}
-
-        def ask(address: DaemonAddress) -> None:
-            look, source = self._daemon(address, self._watched_daemons[address.name], with_contexts=True)
-            found[address.name] = self._with_waiting(look, self._watched_logs), source
-
-        threads = [
-            threading.Thread(target=ask, args=(address,), name=f"poll-{address.name}", daemon=True)
-            for address in self._daemons
+        asked = [
+            self._ask(address, self._watched_daemons[address.name], with_contexts=True) for address in self._daemons
         ]
-        for thread in threads:
-            thread.start()
         gpus = self._gpus()
-        for thread in threads:
-            thread.join()  # each ends by its own deadline
-        daemons = tuple(found[address.name] for address in self._daemons)
+        answers = [answer() for answer in asked]  # each comes by its own deadline
+        daemons = tuple((self._with_waiting(look, self._watched_logs), source) for look, source in answers)
         seen = tuple(look for look, _ in daemons)
         identities, proc = self._identities(seen, gpus.looks or ())
         tenants, disagreements = tell_apart(
@@ -201,12 +192,13 @@ class Poller:
             return error.reason is not Reason.PROCESS_GONE
         return uid is None or uid == client.uid
 
-    def _daemon(
+    def _ask(
         self, address: DaemonAddress, watched: Watched, *, with_contexts: bool
-    ) -> tuple[DaemonLook, SourceLook]:
+    ) -> Callable[[], tuple[DaemonLook, SourceLook]]:
+        """Begin to ask one control daemon; what is returned waits for its answer, and does not raise."""
         began = time.monotonic()
         try:
-            look, source = watched.call(
+            question = watched.begin(
                 lambda: mps.look(
                     name=address.name,
                     pipe_directory=address.pipe_directory,
@@ -216,9 +208,19 @@ class Poller:
                     processes=self._processes,
                     with_contexts=with_contexts,
                     clock=self._clock,
-                ),
-                self._mps_deadline + GRACE,
+                )
             )
+        except MpswatchError as stuck:
+            source = looks.failed("mps", address.name, began, stuck)
+            unknown = looks.daemon_unknown(address, source, self._clock())
+            return lambda: (unknown, source)
+        return lambda: self._answer(address, question, began)
+
+    def _answer(
+        self, address: DaemonAddress, question: Question[tuple[DaemonLook, SourceLook]], began: float
+    ) -> tuple[DaemonLook, SourceLook]:
+        try:
+            look, source = question.result(self._mps_deadline + GRACE)
         except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
             source = looks.failed("mps", address.name, began, error)
             return looks.daemon_unknown(address, source, self._clock()), source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import socket
@@ -371,12 +372,23 @@ def _descriptors():
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_a_poll_leaves_no_descriptors_and_no_threads_behind(host, daemon):
+def _threads():
+    return {thread for thread in threading.enumerate() if re.match("poll-|watched-", thread.name)}
+
+
+def test_polls_leave_no_descriptors_behind_and_share_their_threads_which_end_with_the_poller(host, daemon):
+    others = _threads()
     watch = poller(host, daemon, sources=[Source()])
     watch.look()
-    before = _descriptors()
+    before, threads = _descriptors(), _threads()
     for _ in range(5):
         watch.look()
     time.sleep(0.1)
     assert _descriptors() == before
-    assert not [thread for thread in threading.enumerate() if re.match("poll-|watched-", thread.name)]
+    assert _threads() == threads
+    del watch
+    until = time.monotonic() + 5
+    while _threads() - others and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.01)
+    assert not _threads() - others

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mpswatch import logs
 from mpswatch.config import Config
+from mpswatch.daemon import memory
 from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.mixing import refuse_mixed_stacks
 from mpswatch.daemon.service import Service
@@ -32,6 +33,7 @@ def run(
 
     Raises `MpswatchError` for what stops a start: a mixed stack, a taken address, a bad web file.
     """
+    memory.one_heap()
     logs.set_up(config.log.level, config.log.format)
     notifier = Notifier.from_environment()
     refuse_mixed_stacks(config, simulated=simulated)

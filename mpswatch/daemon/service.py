@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mpswatch import logs
 from mpswatch.config import Config
+from mpswatch.daemon import memory
 from mpswatch.daemon.client_check import check_client
 from mpswatch.daemon.copying import Copying
 from mpswatch.daemon.exit import Exit
@@ -86,6 +87,7 @@ class Service:
         # Asked now: once it has hung up, it is no terminal any more. Under nohup it is nobody's.
         self._terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         self._turned = time.monotonic()
+        self._settled = False
         self._poll_worker: Worker[Looked] = Worker("poll", self._loop)
         self._client_worker: Worker[Refusal | str] = Worker("client check", self._loop)
         self._polling = Polling(
@@ -191,6 +193,9 @@ class Service:
     # --- what comes back from the threads
 
     def _polled(self, snapshot: PollSnapshot, events: Sequence[Event], logs: FaultLook) -> None:
+        if not self._settled:  # the driver's library is loaded by now, and all else that stays
+            self._settled = True
+            memory.settle()
         self._past.note(events, logs)
         plan = self._parts.plan.name
         self._facts.latest.expect([(target.daemon, target.gpu_uuid, plan) for target in targets(snapshot)])
@@ -198,6 +203,7 @@ class Service:
         self._past.look()
 
     def _swept(self, outcomes: Sequence[Outcome]) -> None:
+        memory.give_back()
         self._judging.judge(outcomes)
         self._after_sweep(outcomes)
 

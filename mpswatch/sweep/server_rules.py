@@ -18,17 +18,23 @@ def doubt_daemon(look: DaemonLook) -> Refusal | None:
         silent = look.up_reason or Reason.DAEMON_SILENT
         return Refusal(
             reason=silent,
-            detail=f"the control daemon {look.name} cannot be asked: {silent.value}",
+            detail=f"the control daemon {look.name} cannot be asked: {silent.value}{_said(look)}",
             remedy=f"start nvidia-cuda-mps-control -d for {look.pipe_directory}, or correct the pipe directory",
         )
     if look.servers.value is None:
         reason = as_reason(look.servers.unknown_reason, Reason.DAEMON_SILENT)
         return Refusal(
             reason=reason,
-            detail=f"the control daemon {look.name} did not say which servers it runs: {reason.value}",
+            detail=f"the control daemon {look.name} did not say which servers it runs: {reason.value}{_said(look)}",
             remedy="see `mpswatch doctor`",
         )
     return None
+
+
+def _said(look: DaemonLook) -> str:
+    """What was seen, for a person: without it nonsense cannot be told from nonsense."""
+    detail = look.servers.evidence.get("detail")
+    return f" ({detail})" if detail else ""
 
 
 def doubt_server(look: DaemonLook, limits: Limits, permitted: Permit | None) -> Refusal | None:

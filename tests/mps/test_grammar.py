@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mpswatch.documents import Reason
 from mpswatch.mps import ReplyError
-from mpswatch.mps.grammar import OtherProtocol, Reply, parse
+from mpswatch.mps.grammar import OtherProtocol, Reply, ServerReply, parse
 
 HEAD = b"PID       ID        SERVER         DEVICE                    NAMESPACE      COMMAND        \n"
 ROW = b"1082      104       440            GPU-bf57ff1d-ab96-1f32    4026531836     /usr/bin/python3.12\n"
@@ -100,7 +100,7 @@ def test_an_answer_cut_at_any_byte_is_an_error_or_lacks_only_rows_of_the_table(c
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\n", b"\n\n\n", b"100.0\n", b"440\n", b"440\n100\n", b"440\n100.0.0\n", b"440\n101.0\n", b"440\n-1.0\n",
+        b"", b"\n", b"\n\n\n", b"440\n", b"440\n100\n", b"440\n100.0.0\n", b"440\n101.0\n", b"440\n-1.0\n",
         b"440\nnan\n", b"440\n1e2\n", b"-440\n100.0\n", b"0440\n100.0\n", b"4.40\n100.0\n", b"99999999999\n100.0\n",
         b"9999999\n100.0\n", b"Hello 12 world\n100.0\n", "４４０\n100.0\n".encode(), b"440\n100.0\n17\n",
         b"440\n100.0\n" * 2, b"\xff\xfe\n100.0\n", b"440\x00\n100.0\n", b"Server 0 not found\n100.0\n",
@@ -216,3 +216,13 @@ def test_a_whole_answer_with_some_bytes_changed_never_yields_a_number_that_was_n
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
     check(bytes(broken), [440], with_contexts=True)
+
+
+@pytest.mark.parametrize("empty", [b"", b"\n"])
+def test_an_empty_list_is_an_empty_line_or_nothing_at_all(empty):
+    """Seen on an H200: with no server `get_server_list` prints nothing at all before the other replies."""
+    reply = parse(empty + b"100.0\nServer not found\n", servers=(), with_contexts=True)
+    assert (reply.servers, reply.default_active_thread_percentage, reply.contexts) == ((), 100.0, ())
+
+    reply = parse(b"440\n100.0\n" + empty + b"ACTIVE\n", servers=(440,), with_contexts=False)
+    assert reply.about[440] == ServerReply(clients=(), state="ACTIVE")

@@ -77,14 +77,14 @@ class ThoroughSection(Section, frozen=True, kw_only=True):
     """The plan `thorough`: `interval` None is never by itself. The rest is `sweep.plan.Thorough`'s."""
 
     interval: PositiveDuration | None = None
-    passes: PositiveCount = 5
+    passes: PositiveCount = 4
     rest: Duration = 0.03
-    settle_most: PositiveDuration = 0.8
-    sustain: PositiveDuration = 0.3
+    settle_most: PositiveDuration = 0.6
+    sustain: PositiveDuration = 0.25
     rounds_least: PositiveCount = 2
     rounds_most: PositiveCount = 4
     interval_width: Ratio = 0.01
-    budget: PositiveDuration = 10.0
+    budget: PositiveDuration = 8.0
 
 
 class InterferenceSection(Section, frozen=True, kw_only=True):

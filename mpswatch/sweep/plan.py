@@ -64,17 +64,17 @@ class Thorough:
     median), up to `rounds_most` times and until `budget` is used up. `look` apart, the GPU's conditions are noted.
     """
 
-    passes: int = 5
+    passes: int = 4
     rest: float = 0.03
     settle_least: float = 0.2
-    settle_most: float = 0.8
+    settle_most: float = 0.6
     tolerance: float = 0.005
-    sustain: float = 0.3
+    sustain: float = 0.25
     block: float = 0.025
     rounds_least: int = 2
     rounds_most: int = 4
     interval_width: float = 0.01
-    budget: float = 10.0
+    budget: float = 8.0
     look: float = 0.1
 
     def __post_init__(self) -> None:

@@ -88,7 +88,7 @@ def way(name: str, strike: Strike, harness: str = "mpswatch") -> Way:
         try:
             strike(ground, folder, rng, note)
         except Exception as error:
-            note["spoilt"] = f"{type(error).__name__}: {error}"[:500]
+            note["spoilt"] = f"{type(error).__name__}: {error}"[:2000]
             raise
         finally:
             note["seconds"] = round(time.monotonic() - began, 2)

@@ -1,6 +1,6 @@
 """How long a neighbour is exposed to us: the time with work in flight that nobody watches, and its share of a day.
 
-    python3 tests/gpu/exposure.py --output exposure.json [--cells 6]
+    python3 tests/gpu/exposure.py --output exposure.json [--cells 6] [--only alone]
     python3 tests/gpu/exposure.py table exposure.json
 
 One stack only, since stacks side by side queue behind each other: first without a neighbour, then beside busy ones.
@@ -29,6 +29,7 @@ from survival import Tally, expose, retire
 
 DAY = 86400.0
 DEFAULT_INTERVAL = 3600.0
+PLACES = ("alone", "beside")
 
 
 def cells(ground: RealGround, number: int) -> list[dict]:
@@ -70,8 +71,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat()}
     with tempfile.TemporaryDirectory(prefix="mpsw-") as folder, RealGround(Path(folder), 0, ()) as ground:
         found["driver"] = driver()
-        for name, kinds in (("alone", ()), ("beside", NEIGHBOURS)):
-            ground.add_neighbours(kinds)
+        for name in PLACES:
+            if name == "beside":
+                ground.add_neighbours(NEIGHBOURS)
+            if options.only not in (None, name):
+                continue
             found[name] = {"cells": cells(ground, options.cells), "sweep": sweep(ground, Path(folder) / name)}
             found[name]["dead"] = ground.dead()
             print(name + "\n" + table(found, name), flush=True)
@@ -95,19 +99,20 @@ def table(found: dict[str, Any], name: str) -> str:
 def main() -> int:
     if sys.argv[1:2] == ["table"]:
         found = json.loads(Path(sys.argv[2]).read_text())
-        for name in ("alone", "beside"):
+        for name in filter(found.get, PLACES):
             print(f"### {name}\n\n{table(found, name)}")
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=6, help="whole cells of each cap")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--only", choices=PLACES)
     options = parser.parse_args()
     if lacks := missing():
         print("exposure cannot be measured:\n  " + "\n  ".join(lacks), file=sys.stderr)
         return 2
     found = measure(options)
-    ended = [found[name]["sweep"]["exit"] for name in ("alone", "beside")]
-    return 0 if ended == [0, 0] and not found["beside"]["dead"] else 1
+    measured = [found[name] for name in filter(found.get, PLACES)]
+    return 0 if all(each["sweep"]["exit"] == 0 and not each["dead"] for each in measured) else 1
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ from mpswatch.client import launcher
 from mpswatch.client.signals import ignore_signals
 
 BEAT_SECONDS = 0.1
-CLONE_NEWPID = 0x20000000
+CLONE_NEWPID, CLONE_NEWNS = 0x20000000, 0x00020000
+MS_REC_PRIVATE = 0x4000 | 1 << 18
 NAIVE_SIZE = 4096
 
 
@@ -60,12 +61,14 @@ def fork(order: dict, fds: list[int], library: str) -> int:
         return pid
     told, tell = os.pipe()
     if os.fork() == 0:
-        unshare = ctypes.CDLL(None, use_errno=True).unshare  # os.unshare came with Python 3.12
-        if unshare(CLONE_NEWPID) != 0:
+        library_c = ctypes.CDLL(None, use_errno=True)  # os.unshare came with Python 3.12
+        if library_c.unshare(CLONE_NEWPID | CLONE_NEWNS) != 0:
             os.write(tell, b"-1")
             os._exit(1)
         pid = os.fork()
-        if pid == 0:
+        if pid == 0:  # a /proc of the namespace's own: with the host's the driver fails (error 304)
+            library_c.mount(None, b"/", None, MS_REC_PRIVATE, None)
+            library_c.mount(b"proc", b"/proc", b"proc", 0, None)
             be(order, fds, library)
         os.write(tell, str(pid).encode())
         os.closerange(0, tell)

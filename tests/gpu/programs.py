@@ -230,6 +230,8 @@ class Sweeping:
         while missing():
             if self.program.poll() is not None:
                 raise Unexpected(f"it ended with {self.program.returncode} without a {what}: {self.said()[-1500:]}")
+            if refusals := [line for line in self.said().splitlines() if '"no sweep"' in line]:
+                raise Unexpected(f"it does not sweep: {refusals}")
             if time.monotonic() > until:
                 raise Unexpected(f"no {what} came: {self.said()[-1500:]}")
             time.sleep(0.04)

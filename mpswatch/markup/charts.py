@@ -111,21 +111,19 @@ def history(
 
 
 def timeline(stays: Sequence[Stay], first: datetime, last: datetime, *, title: str) -> Markup:
-    """Draw who was there when, a bar each."""
+    """Draw who was there when, a bar each, with the name above it."""
     start, end = first.timestamp(), max(last.timestamp(), first.timestamp() + 1)
-    row, height = 22.0, 22.0 * len(stays) + 30
+    row, height = 30.0, 30.0 * len(stays) + 30
     drawn = [
-        tag("text", text, x=f"{_x(share, 0, 1):.1f}", y=f"{height - 8:.1f}", text_anchor=anchor)
-        for share, text, anchor in ((0, _day(start), "start"), (1, _day(end), "end"))
+        tag("text", _day(at), x=f"{_x(share, 0, 1):.1f}", y=f"{height - 8:.1f}", text_anchor=anchor)
+        for share, at, anchor in ((0, start, "start"), (1, end, "end"))
     ]
     for place, stay in enumerate(stays):
         left = _x(stay.since.timestamp() if stay.since else start, start, end)
         right = _x(stay.until.timestamp() if stay.until else end, start, end)
-        y = place * row + 4
-        drawn.append(
-            tag("rect", x=f"{left:.1f}", y=f"{y:.1f}", width=f"{max(right - left, 2):.1f}", height="15", class_="bar")
-        )
-        drawn.append(tag("text", stay.name[:80], x=f"{LEFT + 4:.1f}", y=f"{y + 12:.1f}"))
+        y, width = place * row + 4, max(right - left, 2)
+        drawn.append(tag("text", stay.name[:80], x=f"{LEFT:.1f}", y=f"{y + 10:.1f}"))
+        drawn.append(tag("rect", x=f"{left:.1f}", y=f"{y + 14:.1f}", width=f"{width:.1f}", height="9", class_="bar"))
     return _picture(drawn, title, height=height)
 
 

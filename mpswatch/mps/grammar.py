@@ -8,8 +8,9 @@ Replies come one after the other with nothing between them, so only their form t
     percentage = decimal | unknown-command
     list-of-S  = list | "Server S not found"
     status-of-S = WORD | "Server S not found"
-    table    = "Server not found" | empty-line | header row* | unknown-command
+    table    = "Server not found" | empty | header row* | unknown-command
 
+Empty lines may stand anywhere (where a list is empty there is at least one): what follows a list tells where it ends.
 An empty list may be nothing at all: what follows it (a decimal, a word) is never an integer, so it is told apart all
 the same. Seen on an H200 in the two moments when a daemon has no server, before its first client and between two.
 
@@ -85,7 +86,9 @@ class _Lines:
         lines = data.split(b"\n")
         if lines.pop() != b"":
             raise ReplyError(Reason.DAEMON_NONSENSE, "the answer stops in the middle of a line")
-        self._lines = lines
+        # An empty list is one empty line or two: nothing depends on how many there are.
+        self._lines = [line for line in lines if line.strip()]
+        self.ends_empty = bool(lines) and not lines[-1].strip()
         self._next = 0
 
     def peek(self) -> bytes | None:
@@ -112,7 +115,7 @@ def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply
     percentage = _percentage(lines)
     about = {pid: ServerReply(_clients(lines, pid), _status(lines, pid)) for pid in servers}
     contexts, reason = _table(lines) if with_contexts else (None, None)
-    if left := [line for line in lines.rest() if line.strip()]:
+    if left := lines.rest():
         raise ReplyError(Reason.DAEMON_NONSENSE, f"more was answered than was asked: {_quoted(left[0])}")
     return Reply(listed, percentage, about, contexts, reason)
 
@@ -120,9 +123,6 @@ def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply
 def _list(lines: _Lines, command: str, follows: re.Pattern[bytes]) -> tuple[int, ...]:
     """Pids; none where the next line is already what `follows` a list."""
     line = lines.peek()
-    if line == b"":
-        lines.take()
-        return ()
     pids: list[int] = []
     while line is not None and (words := line.split()) and all(_INTEGER.fullmatch(word) for word in words):
         pids += [int(word) for word in words]
@@ -132,8 +132,6 @@ def _list(lines: _Lines, command: str, follows: re.Pattern[bytes]) -> tuple[int,
         if line is not None and follows.fullmatch(line):
             return ()
         raise _unexpected(line, command)
-    if line == b"":
-        lines.take()
     if len(pids) > MOST_PIDS or max(pids) > PID_MAX:
         raise ReplyError(Reason.DAEMON_NONSENSE, f"{command} answered what cannot be a list of pids")
     return tuple(sorted(set(pids)))
@@ -169,20 +167,18 @@ def _status(lines: _Lines, server: int) -> str | None:
 def _table(lines: _Lines) -> tuple[tuple[Context, ...] | None, Reason | None]:
     """`ps` is enrichment: a table that cannot be read (a command with a newline in it) is unknown, and no more."""
     line = lines.take()
-    if line is None:
-        raise _unexpected(None, "ps")
     rows = lines.rest()
     while lines.take() is not None:
         pass
-    if line == b"Server not found" or (line == b"" and not any(row.strip() for row in rows)):
+    if (line is None and lines.ends_empty) or (line == b"Server not found" and not rows):
         return (), None
+    if line is None:
+        raise _unexpected(None, "ps")
     unknown = _UNKNOWN_COMMAND.fullmatch(line)
     if unknown and unknown.group(1) == b"ps":
         return None, Reason.NOT_SUPPORTED
     if line.split() != HEADER:
         raise _unexpected(line, "ps")
-    while rows and not rows[-1].strip():
-        rows.pop()
     if len(rows) > MOST_PIDS:
         return None, Reason.DAEMON_NONSENSE
     contexts = [_context(row) for row in rows]

@@ -112,18 +112,46 @@ class Mps:
         return self
 
     def __exit__(self, *_: object) -> None:
+        pid = (self.pipe / f"{CONTROL}.pid").read_text().strip()
+        servers = self.servers()
         self.ask("quit")
-        until((lambda: not (self.pipe / f"{CONTROL}.pid").exists()), 10, strict=False)
+        if not until((lambda: not Path(f"/proc/{pid}").exists()), 5, strict=False):
+            self._end(int(pid), servers)
+
+    def _end(self, pid: int, servers: list[int]) -> None:
+        """A private daemon that answers nobody is ended, and the servers that it started: no client is left on them."""
+        started = [line.partition("Starting new server ")[2] for line in self.lines()]
+        servers.extend(int(words.split()[0]) for words in started if words)
+        for end in (pid, *servers):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                if "nvidia-cuda-mps" in Path(f"/proc/{end}/comm").read_text():
+                    os.kill(end, signal.SIGKILL)
+                    print(f"{self.name}: ended {end}", flush=True)
 
     def clients(self, number: int = 0, *words: str, **how: object) -> Clients:
         return Clients(self.work, self.pipe, number, *words, rehearsal=self.rehearsal, **how)  # type: ignore[arg-type]
 
     def ask(self, command: str) -> str:
-        answer = subprocess.run(
-            [self.control_program], input=command + "\n", env=self.environment, capture_output=True, text=True,
-            timeout=20, check=False,
-        )  # fmt: skip
+        """The answer, empty where none came in time: a daemon that has started a server for a dead client is silent."""
+        try:
+            answer = subprocess.run(
+                [self.control_program], input=command + "\n", env=self.environment, capture_output=True, text=True,
+                timeout=6, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            print(f"{self.name}: no answer to {command!r}", flush=True)
+            return ""
         return (answer.stdout + answer.stderr).strip()
+
+    def raw(self, *servers: int) -> tuple[bytes, bytes, int]:
+        """What a whole look is answered, byte by byte, and the exit status."""
+        from mpswatch.mps.commands import script
+
+        answer = subprocess.run(
+            [self.control_program], input=script(servers, with_contexts=True), env=self.environment,
+            capture_output=True, timeout=10, check=False,
+        )  # fmt: skip
+        return answer.stdout, answer.stderr, answer.returncode
 
     def servers(self) -> list[int]:
         return [int(word) for word in self.ask("get_server_list").split() if word.isdigit()]

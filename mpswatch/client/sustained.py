@@ -25,7 +25,7 @@ class Request(NamedTuple):
 
     seconds: float
     block: float = 0.025
-    settle_least: float = 0.2
+    settle_least: float = 0.4
     settle_most: float = 0.8
     tolerance: float = 0.005
     open_ended: bool = False

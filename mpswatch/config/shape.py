@@ -78,9 +78,9 @@ class ThoroughSection(Section, frozen=True, kw_only=True):
 
     interval: PositiveDuration | None = None
     passes: PositiveCount = 4
-    rest: Duration = 0.03
+    rest: Duration = 0.02
     settle_most: PositiveDuration = 0.6
-    sustain: PositiveDuration = 0.25
+    sustain: PositiveDuration = 0.2
     rounds_least: PositiveCount = 2
     rounds_most: PositiveCount = 4
     interval_width: Ratio = 0.01

@@ -58,18 +58,18 @@ class Thorough:
     """How the plan `thorough` takes its samples. Durations are seconds, ratios 0-1.
 
     Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart), then works under load
-    until its times settle (`settle_least` to `settle_most`, windows within `tolerance`), then takes sustained samples
-    of `block` for `sustain`. All caps get a repeat, in order, then all again in reverse, and so on: at least
+    until its times settle (`settle_least` to `settle_most`, windows within `tolerance`; on the H200 power holds the
+    clocks back from 0.4 s on), then takes sustained samples of `block` for `sustain`. All caps get a repeat, in order, then all again in reverse, and so on: at least
     `rounds_least` times, then again those whose intervals are still wider than `interval_width` (a ratio of the
     median), up to `rounds_most` times and until `budget` is used up. `look` apart, the GPU's conditions are noted.
     """
 
     passes: int = 4
-    rest: float = 0.03
-    settle_least: float = 0.2
+    rest: float = 0.02
+    settle_least: float = 0.4
     settle_most: float = 0.6
     tolerance: float = 0.005
-    sustain: float = 0.25
+    sustain: float = 0.2
     block: float = 0.025
     rounds_least: int = 2
     rounds_most: int = 4

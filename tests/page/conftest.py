@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import shutil
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mpswatch.documents import CapStanding, HistoryLook, PastRun
+from mpswatch.latest import Latest
+from mpswatch.metrics import Exposition
+from mpswatch.web import FoundRun, Protection, WebServer, application, bind
+
+
+def _load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_latest = _load("page_latest", Path(__file__).parents[1] / "latest/conftest.py")
+_browser = _load("page_browser", Path(__file__).with_name("browser.py"))
+facts = _latest.facts
+
+
+@pytest.fixture
+def latest(facts):
+    """As the daemon's, polled so often that the page asks again every two seconds."""
+    return Latest(
+        host=facts.HOST, simulated=False, daemons={facts.DAEMON: facts.PIPE}, poll_interval=2.0, sweep_interval=3600.0,
+        poll_stale_after=600.0,
+    )  # fmt: skip
+
+
+class Quiet:
+    """Takes log lines as structlog's loggers do, and keeps errors."""
+
+    def __init__(self):
+        self.errors = []
+
+    def info(self, event, **fields):
+        pass
+
+    def error(self, event, **fields):
+        self.errors.append((event, fields))
+
+
+@pytest.fixture
+def runs():
+    """What the archive holds, by run id."""
+    return {}
+
+
+@pytest.fixture
+def url(latest, runs):
+    """A real server over `latest` and `runs`, in a thread with a loop of its own."""
+    sockets = bind("127.0.0.1", 0)
+    ready, log, started = threading.Event(), Quiet(), {}
+
+    async def serve():
+        protection = Protection(None)
+        app = application(
+            latest=latest,
+            exposition=Exposition(latest),
+            healthy=lambda: True,
+            verdict=lambda: "sweeps will run",
+            protection=protection,
+            find_run=runs.get,
+        )
+        server = started["server"] = WebServer(app, sockets, protection=protection, log=log)
+        started["loop"] = asyncio.get_running_loop()
+        task = asyncio.create_task(server.serve())
+        while not server.started and not task.done():  # noqa: ASYNC110  # uvicorn has no event for it
+            await asyncio.sleep(0.005)
+        ready.set()
+        await task
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+    with contextlib.suppress(RuntimeError):
+        started["loop"].call_soon_threadsafe(started["server"].stop)
+    thread.join(10)
+    assert log.errors == []
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with _browser.Browser() as running:
+        yield running
+
+
+@pytest.fixture
+def violations(browser):
+    """What axe-core finds wrong with the page that is open: every rule, each with where."""
+    script = Path(shutil.which("axe.min.js")).read_text()
+
+    def check():
+        browser.run(f"{script};0")
+        found = browser.run(
+            "axe.run(document,{resultTypes:['violations']}).then(r=>JSON.stringify(r.violations.map("
+            "v=>[v.id,v.nodes.map(n=>n.html.slice(0,200)+' '+n.failureSummary)])))"
+        )
+        return json.loads(found)
+
+    return check
+
+
+@pytest.fixture
+def history(facts):
+    """How a run stands: 50 % below its history, 25 % explained, 10 % too short to say, the others as usual."""
+
+    def look(document, *, simulated=False):
+        standings = []
+        for cell in document.cells:
+            if cell.tflops is None:
+                standings.append(CapStanding(cap=cell.cap, standing="unknown", unknown_reason=cell.unknown_reason))
+            elif cell.cap == "10":
+                standings.append(CapStanding(cap=cell.cap, standing="unknown", unknown_reason="history_short", runs=3))
+            else:
+                usual = cell.tflops * (1.2 if cell.cap in ("50", "25") else 1.0)
+                standings.append(
+                    CapStanding(
+                        cap=cell.cap,
+                        standing={"50": "below", "25": "explained"}.get(cell.cap, "usual"),
+                        tflops=cell.tflops,
+                        median=usual,
+                        low=usual * 0.95,
+                        high=usual * 1.05,
+                        runs=30,
+                        explained_by=("foreign: train.py",) if cell.cap == "25" else (),
+                    )
+                )
+        previous = tuple(
+            PastRun(
+                run_id=f"earlier-{hour}",
+                at=facts.NOON - timedelta(hours=30 - hour),
+                tflops={cell.cap: (cell.tflops or 80.0) * (1 + 0.01 * (hour % 5 - 2)) for cell in document.cells},
+            )
+            for hour in range(30)
+        )
+        return HistoryLook(
+            host=document.host, daemon=facts.DAEMON, gpu_uuid=facts.GPU, plan="quick", run_id=document.run_id,
+            judged_at=facts.NOON, simulated=simulated, caps=tuple(standings), previous=previous,
+        )  # fmt: skip
+
+    return look
+
+
+@pytest.fixture
+def shown(latest, facts, history, runs):
+    """A whole stack on the page: tenants, a partial run with its history, a refusal, events."""
+    document = facts.sweep(failed={"75": "deadline"}, run_id="run-1")
+    event = facts.event("sweep_started", run_id="run-1", message="sweep run-1 starts under server 100")
+    latest.expect([(facts.DAEMON, facts.GPU, "quick"), (facts.DAEMON, facts.GPU, "thorough")])
+    latest.record(facts.poll())
+    latest.record(event)
+    latest.record(document)
+    latest.record(history(document))
+    latest.record(facts.refusal(at=facts.NOON + timedelta(hours=1), plan="thorough", message="server of uid 1000"))
+    runs["run-1"] = FoundRun(document, (event,))
+    return document

@@ -165,10 +165,12 @@ class Processes:
         is open, so this pid may be gone already. OSError is for the caller where `path` or /proc/locks
         cannot be read.
         """
-        inode = path.stat().st_ino
-        ending = b":%d" % inode
+        ending = b":%d" % path.stat().st_ino
+        listed = _read(f"{self._prefix}locks")
+        if ending not in listed:
+            return ()
         candidates = []
-        for line in _read(f"{self._prefix}locks").splitlines():
+        for line in listed.splitlines():
             words = line.split()
             # 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF ; a waiter has `->` in the second place
             if len(words) >= 6 and words[1] == b"FLOCK" and words[3] == b"WRITE" and words[5].endswith(ending):

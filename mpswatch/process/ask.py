@@ -7,8 +7,9 @@ The measuring client is started by `launch`, which has no way to end anything.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-import selectors
+import select
 import signal
 import subprocess
 import time
@@ -116,44 +117,44 @@ def _converse(
     assert program.stderr is not None  # noqa: S101
     name = _name(program)
     got: dict[int, bytearray] = {program.stdout.fileno(): bytearray(), program.stderr.fileno(): bytearray()}
-    left = memoryview(stdin)
-    with selectors.DefaultSelector() as selector:
-        for fd in got:
-            os.set_blocking(fd, False)
-            selector.register(fd, selectors.EVENT_READ)
-        if left:
-            os.set_blocking(program.stdin.fileno(), False)
-            selector.register(program.stdin, selectors.EVENT_WRITE)
-        else:
-            program.stdin.close()
-        open_outputs = len(got)
-        while open_outputs:
-            remaining = until - time.monotonic()
-            events = selector.select(remaining) if remaining > 0 else []
-            if not events and time.monotonic() >= until:
-                raise ProgramLate(
-                    Reason.SOURCE_STUCK,
-                    f"{name}: no complete answer within {until - began:g} s",
-                    seconds=time.monotonic() - began,
-                )
-            for key, _ in events:
-                if key.fd in got:
-                    chunk = os.read(key.fd, _CHUNK)
-                    got[key.fd] += chunk
-                    if not chunk:
-                        selector.unregister(key.fd)
-                        open_outputs -= 1
-                    if sum(map(len, got.values())) > limit:
-                        raise ProgramTooMuch(
-                            Reason.SOURCE_FAILED,
-                            f"{name}: printed more than {limit} bytes",
-                            seconds=time.monotonic() - began,
-                        )
-                else:
-                    left = _write_some(program.stdin.fileno(), left)
-                    if not left:
-                        selector.unregister(program.stdin)
-                        program.stdin.close()
+    talk = select.poll()  # no descriptor of its own, unlike what `selectors` prefers
+    for fd in got:
+        os.set_blocking(fd, False)
+        talk.register(fd, select.POLLIN)
+    os.set_blocking(program.stdin.fileno(), False)
+    left = _write_some(program.stdin.fileno(), memoryview(stdin)) if stdin else memoryview(b"")
+    if left:
+        talk.register(program.stdin.fileno(), select.POLLOUT)
+    else:
+        program.stdin.close()
+    open_outputs = len(got)
+    while open_outputs:
+        remaining = until - time.monotonic()
+        events = talk.poll(math.ceil(remaining * 1000)) if remaining > 0 else []
+        if not events and time.monotonic() >= until:
+            raise ProgramLate(
+                Reason.SOURCE_STUCK,
+                f"{name}: no complete answer within {until - began:g} s",
+                seconds=time.monotonic() - began,
+            )
+        for fd, _ in events:
+            if fd in got:
+                chunk = os.read(fd, _CHUNK)
+                got[fd] += chunk
+                if not chunk:
+                    talk.unregister(fd)
+                    open_outputs -= 1
+                if sum(map(len, got.values())) > limit:
+                    raise ProgramTooMuch(
+                        Reason.SOURCE_FAILED,
+                        f"{name}: printed more than {limit} bytes",
+                        seconds=time.monotonic() - began,
+                    )
+            else:
+                left = _write_some(fd, left)
+                if not left:
+                    talk.unregister(fd)
+                    program.stdin.close()
     first, second = got.values()
     return bytes(first), bytes(second)
 

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: demo test check gpu-test clean
+.PHONY: demo test check bench gpu-test gpu-bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/mpswatch demo $(ARGS)
@@ -30,8 +30,14 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[demo,test]'
 	@touch $@ $(VENV)/.demo
 
+bench: $(VENV)/.test
+	$(BIN)/python tests/bench/run.py $(ARGS)
+
 gpu-test:
 	@$(PYTHON) tests/gpu/run.py $(ARGS)
+
+gpu-bench:
+	@$(PYTHON) tests/gpu/bench.py $(or $(ARGS),build/gpu-bench)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

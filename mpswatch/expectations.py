@@ -129,33 +129,30 @@ def _fits(pattern: str, values: Iterable[str]) -> bool:
     return any(fnmatchcase(value, pattern) for value in values)
 
 
-def marked(tenants: Sequence[Tenant], processes: Mapping[int, Process], what: Expectations) -> tuple[Tenant, ...]:
-    """`tenants` with the names of what they match. Servers and our own clients match nothing."""
-    if not what.expected and not what.welcome:
-        return tuple(tenants)
-    said: dict[int, tuple[tuple[str, ...], str | None]] = {}
-    found = []
-    for tenant in tenants:
-        if tenant.kind in {"server", "ours"}:
-            found.append(tenant)
-            continue
-        if tenant.pid not in said:
-            process = processes.get(tenant.pid) or Process(name=tenant.process_name, identity=tenant.identity)
-            said[tenant.pid] = _judged(process, what)
-        expected, welcome = said[tenant.pid]
-        welcome = welcome if tenant.kind == "foreign" else None
-        found.append(
-            msgspec.structs.replace(tenant, expectations=expected, welcome=welcome) if expected or welcome else tenant
-        )
-    return tuple(found)
+Verdict = tuple[tuple[str, ...], str | None]
+"""The names of the expectations that a process matches, and of the welcome where it matches none."""
 
 
-def _judged(process: Process, what: Expectations) -> tuple[tuple[str, ...], str | None]:
+def judged(process: Process, what: Expectations) -> Verdict:
+    """What one process matches."""
     expected = tuple(each.name for each in what.expected if each.pattern.matches(process))
     if expected:
         return expected, None
     welcome = (each.name for each in what.welcome if any(pattern.matches(process) for pattern in each.patterns))
     return (), next(welcome, None)
+
+
+def marked(tenants: Sequence[Tenant], verdicts: Mapping[int, Verdict]) -> tuple[Tenant, ...]:
+    """`tenants` with the names of what they match, by pid. Servers and our own clients match nothing."""
+    return tuple(_marked(tenant, verdicts.get(tenant.pid, ((), None))) for tenant in tenants)
+
+
+def _marked(tenant: Tenant, verdict: Verdict) -> Tenant:
+    expected, welcome = verdict
+    welcome = welcome if tenant.kind == "foreign" else None
+    if tenant.kind in {"server", "ours"} or not (expected or welcome):
+        return tenant
+    return msgspec.structs.replace(tenant, expectations=expected, welcome=welcome)
 
 
 def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | None) -> tuple[ExpectationLook, ...]:

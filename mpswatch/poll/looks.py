@@ -23,7 +23,7 @@ from mpswatch.documents import (
     Tenant,
 )
 from mpswatch.errors import MpswatchError
-from mpswatch.expectations import Expectations, Process, counted, marked
+from mpswatch.expectations import Expectations, counted
 from mpswatch.identity import Known
 from mpswatch.tenants import clients_known, foreign_unknown, key
 
@@ -119,21 +119,6 @@ def _identified(tenant: Tenant, known: Known | None, reason: Reason | None) -> T
         unknown = {**tenant.unknown, "identity": reason or tenant.unknown.get("start_ticks", Reason.PROCESS_GONE)}
         return msgspec.structs.replace(tenant, unknown=unknown)
     return msgspec.structs.replace(tenant, identity=known.identity)
-
-
-def patterned(tenants: Sequence[Tenant], known: Mapping[int, Known], what: Expectations) -> tuple[Tenant, ...]:
-    """`tenants` with the configured patterns that they match."""
-    processes = {
-        tenant.pid: Process(
-            name=tenant.process_name,
-            identity=tenant.identity,
-            arguments=known[tenant.pid].arguments,
-            labels=known[tenant.pid].labels,
-        )
-        for tenant in tenants
-        if tenant.pid in known and tenant.identity is not None
-    }
-    return marked(tenants, processes, what)
 
 
 def _uncounted(look: Look) -> Reason | None:

@@ -28,6 +28,7 @@ from mpswatch.identity import Identities, Known
 from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
+from mpswatch.poll.patterns import Patterns
 from mpswatch.proc import Identity, Processes, ProcessGone
 from mpswatch.process.watched import Question, Watched
 from mpswatch.tenants import tell_apart
@@ -68,7 +69,7 @@ class Poller:
         self._mps_deadline = mps_deadline
         self._gpu_deadline = gpu_deadline
         self._who = identities or Identities(processes, label_keys=expectations.label_keys)
-        self._expectations = expectations
+        self._patterns = Patterns(expectations)
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._servers: dict[str, tuple[int, ...]] = {}
@@ -149,8 +150,8 @@ class Poller:
         )
         known, reason = self._known(identities, tenants)
         tenants = looks.identified(tenants, known, reason)
-        tenants = looks.patterned(tenants, known, self._expectations)
-        return Look(daemons, gpus, proc, tenants, disagreements, self._expectations, reason)
+        tenants = self._patterns.mark(tenants, known)
+        return Look(daemons, gpus, proc, tenants, disagreements, self._patterns.what, reason)
 
     def _known(
         self, identities: Mapping[int, Identity], tenants: Sequence[Tenant]

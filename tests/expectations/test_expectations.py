@@ -17,6 +17,7 @@ from mpswatch.expectations import (
     desktop,
     marked,
 )
+from mpswatch.expectations import judged as verdict
 
 GPU = "GPU-1"
 
@@ -45,7 +46,8 @@ EMBEDDER = Expectations(expected=(expected(unit="embedder*.service", minimum=2),
 
 
 def judged(tenants, what, processes=None):
-    found = marked(tenants, processes or {}, what)
+    processes = {t.pid: Process(name=t.process_name, identity=t.identity) for t in tenants} | (processes or {})
+    found = marked(tenants, {pid: verdict(process, what) for pid, process in processes.items()})
     return found, {look.name: look for look in counted(found, what, None)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from mpswatch.archive import Archive
 from mpswatch.documents import QUANTITIES, CapStanding, Event, Quantity
@@ -76,18 +76,20 @@ def gather(
 ) -> Period:
     """Read a period. Raises `ArchiveError`."""
     now = datetime.now(UTC)
-    end = until or now
+    kept = journal.read()
 
-    def read(index: Index) -> tuple[list[SeriesReport], list[str]]:
+    def read(index: Index) -> tuple[list[SeriesReport], list[str], datetime]:
         found = []
+        # Without an end nothing is cut off, not even what a clock that was once ahead has dated into the future.
+        newest_of_all = [newest for _, _, newest in index.series()] + [event.at for event in kept[-1:]]
+        end = until or max([now, *(at + timedelta(seconds=1) for at in newest_of_all)])
         for series, _count, newest in index.series():
             if since is None or newest >= since:
                 report = _series(index, series, since, end)
                 found += [report] if report.runs else []
-        return found, [f"{file.path.name}: {file.problem}" for file in index.unreadable()]
+        return found, [f"{file.path.name}: {file.problem}" for file in index.unreadable()], end
 
-    series, unreadable = read_with_index(archive, read, progress=progress)
-    kept = journal.read()
+    series, unreadable, end = read_with_index(archive, read, progress=progress)
     events = [event for event in kept if (since is None or event.at >= since) and event.at < end]
     stays, more = _stays(kept, since, end)
     return Period(

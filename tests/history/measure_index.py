@@ -50,8 +50,8 @@ def main(directory: Path) -> None:
 
 
 def _parquet(archive: Archive, series: Any, path: Path) -> None:
-    import pyarrow
-    import pyarrow.parquet
+    import pyarrow as pa
+    from pyarrow import parquet
 
     columns: dict[str, list[Any]] = {name: [] for name in ("gpu", "run_id", "started", "cap", "tflops", "foreign")}
     with open_index(archive) as index:
@@ -61,11 +61,11 @@ def _parquet(archive: Archive, series: Any, path: Path) -> None:
                     row = (one.gpu_uuid, run.run_id, run.started, cap.cap, cap.tflops, list(cap.foreign or ()))
                     for name, value in zip(columns, row, strict=True):
                         columns[name].append(value)
-    table = pyarrow.table(columns)
-    timed("parquet: write all of it", lambda: pyarrow.parquet.write_table(table, path, row_group_size=50_000))
+    table = pa.table(columns)
+    timed("parquet: write all of it", lambda: parquet.write_table(table, path, row_group_size=50_000))
     print(f"parquet: {path.stat().st_size / 2**20:.0f} MiB")
     wanted = [("gpu", "==", series.gpu_uuid)]
-    timed("parquet: history of one GPU", lambda: pyarrow.parquet.read_table(path, filters=wanted).to_pylist())
+    timed("parquet: history of one GPU", lambda: parquet.read_table(path, filters=wanted).to_pylist())
     path.unlink()
 
 

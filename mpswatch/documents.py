@@ -247,6 +247,7 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     `up` is None when the daemon could be neither spoken to nor found absent (no program, no answer).
     `our_session` is the session id of the measuring client's launcher that holds the lock on the pipe
     directory, so the managed processes of that session are ours; None when nobody holds it.
+    `visible_devices` are the daemon's CUDA_VISIBLE_DEVICES, None for all GPUs or where they cannot be read.
     """
 
     name: str
@@ -258,6 +259,7 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     servers: Envelope[tuple[ServerLook, ...]]
     our_session: int | None = None
     waiting: Waiting | None = None
+    visible_devices: tuple[str, ...] | None = None
     unknown: dict[str, Reason] = {}
 
 

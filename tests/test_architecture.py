@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "latest": {"record"},
     "metrics": {"latest"},
     "web": {"metrics", "latest", "markup"},
-    "config": {"sweep", "expectations"},
+    "config": {"sweep", "expectations", "mps", "proc"},
     "logs": set(),
     "rehearsal": set(),
     "remote": {"archive"},

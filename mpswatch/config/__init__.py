@@ -93,11 +93,25 @@ def _put(tree: dict[str, Any], key: str, value: object, *, keep: bool) -> None:
         tree[last] = value
 
 
+def _discovered() -> list[dict[str, str]]:
+    """The control daemons that run here now (`daemons: auto`)."""
+    from mpswatch.mps.discovery import discover  # noqa: PLC0415 - only where it is asked for
+    from mpswatch.proc import Processes  # noqa: PLC0415
+
+    found = []
+    for daemon in discover(Processes()):
+        logs = {} if daemon.log_directory is None else {"log_directory": str(daemon.log_directory)}
+        found.append({"pipe_directory": str(daemon.pipe_directory), **logs})
+    return found
+
+
 def _fill_in(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
     """Defaults that depend on where we run."""
     if tree.get("host") is None:
         # a pod's own name changes with every restart: the chart hands over its node's
         tree["host"] = environ.get("MPSWATCH_HOST") or socket.gethostname() or "localhost"
+    if tree.get("daemons") == "auto":
+        tree["daemons"] = _discovered() or None
     if tree.get("daemons") is None:
         # the control daemon's own variables and defaults
         tree["daemons"] = [

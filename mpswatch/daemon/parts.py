@@ -18,6 +18,7 @@ from mpswatch.gpu import open_sources
 from mpswatch.identity import Identities
 from mpswatch.journal import Journal
 from mpswatch.mps import is_rehearsal
+from mpswatch.mps.discovery import log_directory
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
 from mpswatch.sweep.matrix import Matrix
@@ -49,13 +50,20 @@ class Parts:
         return next(address for address in self.addresses if address.name == name)
 
 
-def addresses(config: Config) -> tuple[DaemonAddress, ...]:
-    """The control daemons as the poll room names them: by configured name, else by pipe directory."""
+def addresses(config: Config, processes: Processes) -> tuple[DaemonAddress, ...]:
+    """The control daemons as the poll room names them: by configured name, else by pipe directory.
+
+    Where nobody configured a log directory the daemon's own environment is asked, once.
+    """
     return tuple(
         DaemonAddress(
             name=daemon.name or daemon.pipe_directory,
             pipe_directory=Path(daemon.pipe_directory),
-            log_directory=Path(daemon.log_directory) if daemon.log_directory is not None else None,
+            log_directory=(
+                Path(daemon.log_directory)
+                if daemon.log_directory is not None
+                else log_directory(Path(daemon.pipe_directory), processes)
+            ),
         )
         for daemon in config.daemons
     )
@@ -64,7 +72,7 @@ def addresses(config: Config) -> tuple[DaemonAddress, ...]:
 def make_parts(config: Config, *, simulated: bool) -> Parts:
     """Everything but sockets, threads and the loop."""
     processes = Processes()
-    watched = addresses(config)
+    watched = addresses(config, processes)
     patterns = expectations(config)
     poller = Poller(
         host=config.host,

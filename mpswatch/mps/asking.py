@@ -13,6 +13,7 @@ from typing import Any
 from mpswatch.documents import DaemonLook, Envelope, Reason, ServerLook, SourceLook, State
 from mpswatch.errors import MpswatchError
 from mpswatch.mps import commands, grammar, protocol
+from mpswatch.mps.discovery import visible_devices
 from mpswatch.mps.servers import server_look
 from mpswatch.names import clip, printable
 from mpswatch.proc import Processes
@@ -104,6 +105,7 @@ def look(
         default_active_thread_percentage=reply.default_active_thread_percentage,
         servers=_envelope(servers, clock(), "simulated" if simulated else "measured", evidence, None),
         our_session=session,
+        visible_devices=visible_devices(pipe_directory, processes) if with_contexts else None,
         unknown=unknown,
     )
     return look, _source(name, began, None)

@@ -25,7 +25,7 @@ def speaks_protocol_3(pipe_directory: Path, processes: Processes) -> str | None:
 
 
 def _said_at_start(pipe_directory: Path, processes: Processes) -> str | None:
-    pid = _daemon_pid(pipe_directory)
+    pid = daemon_pid(pipe_directory)
     if pid is None:
         return None
     try:
@@ -43,7 +43,8 @@ def _said_at_start(pipe_directory: Path, processes: Processes) -> str | None:
     return None
 
 
-def _daemon_pid(pipe_directory: Path) -> int | None:
+def daemon_pid(pipe_directory: Path) -> int | None:
+    """The pid that the daemon wrote beside its sockets; None where there is none. It may be old: look who that is."""
     try:
         with open(pipe_directory / "nvidia-cuda-mps-control.pid", "rb") as file:
             text = file.read(32).strip()

@@ -27,7 +27,7 @@ font-size:.85rem}.tiles dd{margin:0;font-weight:600;overflow-wrap:anywhere}
 table{border-collapse:collapse;width:100%;font-size:.9rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}
 th,td{text-align:left;padding:.22rem .8rem .22rem 0;border-bottom:1px solid var(--line);vertical-align:top;
 font-weight:400;overflow-wrap:break-word}thead th{color:var(--soft);font-size:.82rem;white-space:nowrap}
-tbody th{font-weight:600;overflow-wrap:anywhere;min-width:6.5rem}td time,th time,.short{white-space:nowrap}
+tbody th{font-weight:600;overflow-wrap:anywhere;min-width:8.5rem}td time,th time,.short{white-space:nowrap}
 .long{min-width:14rem;display:block}figure{margin:0}.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 pre{overflow:auto;max-height:34rem;font:.8rem/1.4 ui-monospace,"DejaVu Sans Mono",monospace;background:var(--paper);
 border:1px solid var(--line);padding:.6rem}

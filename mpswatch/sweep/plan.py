@@ -57,11 +57,12 @@ def canonical_caps(caps: Iterable[object]) -> tuple[str, ...]:
 class Thorough:
     """How the plan `thorough` takes its samples. Durations are seconds, ratios 0-1.
 
-    Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart), then works under load
-    until its times settle (`settle_least` to `settle_most`, windows within `tolerance`; on the H200 power holds the
-    clocks back from 0.4 s on), then takes sustained samples of `block` for `sustain`. All caps get a repeat, in order, then all again in reverse, and so on: at least
-    `rounds_least` times, then again those whose intervals are still wider than `interval_width` (a ratio of the
-    median), up to `rounds_most` times and until `budget` is used up. `look` apart, the GPU's conditions are noted.
+    Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart). Then it works under
+    load until its times settle (`settle_least` to `settle_most`, windows within `tolerance`; on the H200 power holds
+    the clocks back from 0.4 s on), and takes sustained samples of `block` for `sustain`. All caps get a repeat, in
+    order, then all again in reverse, and so on: at least `rounds_least` times, then again those whose intervals are
+    still wider than `interval_width` (a ratio of the median), up to `rounds_most` times and until `budget` is used
+    up. Every `look` seconds the GPU's conditions are noted.
     """
 
     passes: int = 4

@@ -3,103 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 
-from mpswatch.documents import Fact, SweepDocument, from_json, json_schema, to_json
-from mpswatch.gpu import open_sources
-from mpswatch.poll import DaemonAddress, Poller
-from mpswatch.proc import Processes
-from mpswatch.process.bundle import client_zipapp
-from mpswatch.rehearsal import Stack
-from mpswatch.sweep import Limits, Plan, Ports, ProcessRuntime, Progress, Refusal, Stop, run_sweep
+from mpswatch.documents import SweepDocument, from_json, json_schema, to_json
+from mpswatch.sweep import Refusal, Stop
 from mpswatch.sweep import progress as steps
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "mps-cap-sweep.v1.json"
-
-
-@dataclass
-class Room:
-    """A rehearsed stack with two services and one foreign tenant, and what sweeps it."""
-
-    stack: Stack
-    client: Path
-    processes: Processes = field(default_factory=Processes)
-    facts: list[Fact] = field(default_factory=list)
-    stop: Stop = field(default_factory=Stop)
-    limits: Limits = field(default_factory=lambda: Limits(client_uid=os.geteuid(), settle=0))
-    services: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.address = DaemonAddress(name="default", pipe_directory=self.stack.pipe_directory)
-        self.poller = Poller(
-            host="here",
-            daemons=[self.address],
-            control_program=str(self.stack.control_program),
-            sources=open_sources("auto", nvidia_smi=str(self.stack.nvidia_smi), deadline=5, simulated=True),
-            processes=self.processes,
-            mps_deadline=1.0,
-            gpu_deadline=5.0,
-        )
-
-    def sweep(self, watch: Any = None, **plan: Any) -> SweepDocument | Refusal:
-        snapshot = self.poller.look()
-        assert snapshot.gpus.value is not None
-        settings = Plan(caps=("100", "50"), size=96, iters=12, join_deadline=0.3, drain_deadline=5.0)
-        seen: list[Progress] = []
-        return run_sweep(
-            plan=replace(settings, **plan),
-            daemon=self.address,
-            gpu_uuid=snapshot.gpus.value[0].gpu.uuid,
-            host="here",
-            limits=self.limits,
-            ports=Ports(
-                look=self.poller.look,
-                look_at_daemon=lambda: self.poller.look_at_daemon("default"),
-                conditions=self.poller.conditions,
-                processes=self.processes,
-                runtime=ProcessRuntime(python=sys.executable, client=self.client, backend="numpy"),
-                record=self.facts.append,
-            ),
-            stop=self.stop,
-            trigger="test",
-            progress=watch or seen.append,
-        )
-
-    def nobody_harmed(self) -> bool:
-        return self.stack.harmed_neighbours() == [] and self.stack.unsafe_ends() == []
-
-    def free(self, seconds: float = 5.0) -> bool:
-        """Whether the lock on the pipe directory is free, soon: the last client of ours is gone."""
-        until = time.monotonic() + seconds
-        while self.processes.flock_holders(self.address.pipe_directory):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.02)
-        return True
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return client_zipapp(tmp_path_factory.mktemp("client"))
-
-
-@pytest.fixture
-def room(tmp_path: Path, client: Path) -> Iterator[Room]:
-    with Stack(tmp_path / "stack") as stack:
-        room = Room(stack, client)
-        room.services = [stack.add_service("chat", memory_mib=636), stack.add_service("embedding", memory_mib=412)]
-        stack.add_foreign("notebook", 658)
-        yield room
 
 
 def test_a_rehearsed_sweep_is_complete_and_says_that_it_is_simulated(room):

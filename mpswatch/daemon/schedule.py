@@ -23,6 +23,7 @@ class Schedule:
         self._offset = time.time() - time.monotonic()
         self._intervals: dict[str, float] = {}
         self._due: dict[str, float] = {}  # on the monotonic clock, for when the other one is stepped
+        self._early: dict[str, float] = {}  # seconds that a trigger may come before that
 
     def start(self) -> None:
         self._scheduler.start()
@@ -36,6 +37,7 @@ class Schedule:
         """Trigger `what` in `first_in` seconds and each `interval` from then on, up to `jitter` seconds later."""
         self._intervals[what] = interval
         self._due[what] = time.monotonic() + first_in
+        self._early[what] = jitter + _STEP_SECONDS
         first = datetime.now(UTC) + timedelta(seconds=first_in)
         self._scheduler.add_job(
             self._trigger,
@@ -90,5 +92,10 @@ class Schedule:
 
     async def _trigger(self, what: str) -> None:
         # async, so that it runs in the loop itself: APScheduler hands plain functions to a pool of threads
+        early, job = self._due[what] - time.monotonic(), self._job(what)
+        if early > self._early[what] and job is not None:
+            # The wall clock was set forward, and the scheduler woke before `follow_the_clock` was called.
+            job.modify(next_run_time=datetime.now(UTC) + timedelta(seconds=early))
+            return
         self._due[what] = time.monotonic() + self._intervals[what]
         self._calls[what]()

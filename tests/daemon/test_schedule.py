@@ -69,6 +69,22 @@ def test_a_stepped_clock_neither_stops_the_polls_nor_hurries_the_sweeps(in_loop,
     in_loop(scenario)
 
 
+def test_a_trigger_that_only_the_stepped_clock_makes_due_is_put_back_to_its_time(in_loop):
+    async def scenario():
+        seen = []
+        schedule = Schedule(sweep=lambda: seen.append("sweep"))
+        schedule.start()
+        schedule.every("sweep", 7200, first_in=7000)
+        # the clock was set forward, and the scheduler looks before anybody has followed it
+        schedule._scheduler.get_job("sweep").modify(next_run_time=datetime.now(UTC))
+        await asyncio.sleep(0.1)
+        assert seen == []
+        assert schedule.due_in("sweep") == pytest.approx(7000, abs=3)
+        schedule.stop()
+
+    in_loop(scenario)
+
+
 def test_a_daemon_that_was_never_here_sweeps_at_once():
     assert first_sweep_in(interval=3600, newest_start=None, known=True, now=NOW) == 0
 

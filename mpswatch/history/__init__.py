@@ -7,7 +7,7 @@ report: `read_with_index(archive, read)`, then `index.series(…)` and `index.ru
 from mpswatch.history.comparing import CapChange, Comparison, Difference, compare
 from mpswatch.history.facts import Amount, CapFacts, RunFacts, Series, amounts_of, facts_of, series_of
 from mpswatch.history.index import Index, Unreadable, open_index, read_with_index
-from mpswatch.history.judging import LOOK_BACK, Band, band_of, judge, judge_all
+from mpswatch.history.judging import LOOK_BACK, Band, band_of, judge, judge_all, judge_each
 from mpswatch.history.looking import look_back
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "facts_of",
     "judge",
     "judge_all",
+    "judge_each",
     "look_back",
     "open_index",
     "read_with_index",

@@ -44,10 +44,7 @@ class _Point:
     tflops: float
     foreign: tuple[str, ...] | None
     managed: int | None
-
-    @property
-    def company(self) -> tuple[tuple[str, ...] | None, int | None]:
-        return (self.foreign, self.managed)
+    company: tuple[tuple[str, ...] | None, int | None]
 
 
 def band_of(values: Sequence[float]) -> Band:
@@ -60,12 +57,30 @@ def band_of(values: Sequence[float]) -> Band:
 
 def judge(runs: Sequence[RunFacts], cap: str, quantity: Quantity = "tflops") -> CapStanding:
     """Judge the last of `runs` (one series, oldest first, `LOOK_BACK` and one are enough) under `cap`."""
-    facts = runs[-1].of(cap) if runs else None
-    if facts is None or facts.amount(quantity) is None:
-        reason = (facts.reason if facts is not None else None) or Reason.NOT_RECORDED.value
-        return CapStanding(cap=cap, quantity=quantity, standing="unknown", unknown_reason=reason)
-    points = [point for run in runs if (point := _point(run, run.of(cap), quantity)) is not None]
-    *before, newest = points
+    return judge_each(runs, cap, quantity, first=len(runs) - 1)[0]
+
+
+def judge_each(
+    runs: Sequence[RunFacts], cap: str, quantity: Quantity = "tflops", *, first: int = 0
+) -> list[CapStanding]:
+    """Judge every one of `runs` (one series, oldest first) from the `first` on, each by those before it."""
+    points: list[_Point] = []
+    standings: list[CapStanding] = []
+    for place, run in enumerate(runs):
+        facts = run.of(cap)
+        point = _point(run, facts, quantity)
+        if place >= first:
+            if point is None:
+                reason = (facts.reason if facts is not None else None) or Reason.NOT_RECORDED.value
+                standings.append(CapStanding(cap=cap, quantity=quantity, standing="unknown", unknown_reason=reason))
+            else:
+                standings.append(_judged(point, points[-LOOK_BACK - 1 :], cap, quantity))
+        if point is not None:
+            points.append(point)
+    return standings
+
+
+def _judged(newest: _Point, before: Sequence[_Point], cap: str, quantity: Quantity) -> CapStanding:
     if len(before) < SHORTEST:
         return CapStanding(
             cap=cap,
@@ -110,7 +125,7 @@ def _point(run: RunFacts, facts: CapFacts | None, quantity: Quantity) -> _Point 
     amount = facts.amount(quantity) if facts is not None else None
     if facts is None or amount is None:
         return None
-    return _Point(amount.tflops, facts.foreign, run.managed)
+    return _Point(amount.tflops, facts.foreign, run.managed, (facts.foreign, run.managed))
 
 
 def _stands(point: _Point, before: Sequence[_Point]) -> tuple[str, Band, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from mpswatch.archive import Archive
 from mpswatch.documents import QUANTITIES, CapStanding, Event, Quantity
-from mpswatch.history import LOOK_BACK, Index, RunFacts, Series, judge, read_with_index
+from mpswatch.history import LOOK_BACK, Index, RunFacts, Series, judge_each, read_with_index
 from mpswatch.journal import Journal
 from mpswatch.markup.charts import Stay
 
@@ -123,16 +123,14 @@ def _series(index: Index, series: Series, since: datetime | None, until: datetim
 
 def _cap(runs: list[RunFacts], before: list[RunFacts], cap: str, quantity: Quantity) -> CapReport:
     amounts: list[float | None] = []
-    standings: list[CapStanding] = []
     missing: Counter[str] = Counter()
-    all_runs = [*before, *runs]
-    for place, run in enumerate(runs, start=len(before)):
+    for run in runs:
         facts = run.of(cap)
         amount = facts.amount(quantity) if facts is not None else None
         amounts.append(amount.tflops if amount is not None else None)
         if amount is None:
             missing[(facts.reason if facts is not None else None) or "not in this run"] += 1
-        standings.append(judge(all_runs[max(0, place - LOOK_BACK) : place + 1], cap, quantity))
+    standings = judge_each([*before, *runs], cap, quantity, first=len(before))
     return CapReport(cap, quantity, tuple(amounts), tuple(standings), missing)
 
 

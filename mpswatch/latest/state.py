@@ -10,10 +10,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from mpswatch import __version__
-from mpswatch.documents import Event, Fact, HistoryLook, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import (
+    Event,
+    Fact,
+    HistoryLook,
+    InterferenceDocument,
+    MpsFacts,
+    PollSnapshot,
+    Reason,
+    SweepDocument,
+)
 from mpswatch.errors import MpswatchError
 from mpswatch.latest.view import (
     ArchiveHealth,
+    InterferenceHealth,
     Outcome,
     RemoteHealth,
     Run,
@@ -57,6 +67,7 @@ class Latest:
         sweep_interval: float | None,
         poll_stale_after: float | None = None,
         sweep_stale_after: float | None = None,
+        plan_intervals: Mapping[str, float] | None = None,
         started_at: datetime | None = None,
         version: str = __version__,
         monotonic: Callable[[], float] = time.monotonic,
@@ -88,6 +99,8 @@ class Latest:
         self._runs: deque[Run] = deque(maxlen=RECENT_RUNS)
         self._history: deque[HistoryLook] = deque(maxlen=RECENT_RUNS)
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._interferences: dict[tuple[str, str], InterferenceHealth] = {}
+        self._interference_expires: dict[tuple[str, str], float] = {}
         self._view: View | None = None
         self._version = 0
         self.configure(
@@ -96,6 +109,7 @@ class Latest:
             sweep_interval=sweep_interval,
             poll_stale_after=poll_stale_after,
             sweep_stale_after=sweep_stale_after,
+            plan_intervals=plan_intervals,
         )
 
     # --- what the daemon tells -----------------------------------------------------------------
@@ -108,10 +122,12 @@ class Latest:
         sweep_interval: float | None,
         poll_stale_after: float | None = None,
         sweep_stale_after: float | None = None,
+        plan_intervals: Mapping[str, float] | None = None,
     ) -> None:
         """Take new settings (at the start and at a reload). None for an age means three intervals.
 
-        Without a sweep interval (scheduled sweeps are off) a run goes stale after three hours.
+        `plan_intervals` are those of plans on a schedule of their own (thorough, interference). Without a sweep
+        interval (scheduled sweeps are off) a run goes stale after three hours.
         """
         with self._lock:
             self._daemons = dict(daemons)
@@ -119,6 +135,7 @@ class Latest:
             self._sweep_interval = sweep_interval
             self._poll_stale_after = poll_stale_after or 3 * poll_interval
             self._sweep_stale_after = sweep_stale_after or 3 * (sweep_interval or 3600.0)
+            self._plan_stale_after = {plan: 3 * interval for plan, interval in (plan_intervals or {}).items()}
             self._view = None
 
     def expect(self, targets: Iterable[tuple[str, str, str]]) -> None:
@@ -211,6 +228,8 @@ class Latest:
                         self._stuck[target[:2]] = fact.stuck_clients
                 case HistoryLook():
                     self._history.append(fact)
+                case InterferenceDocument():
+                    self._take_interference(fact, age=0.0)
                 case Event():
                     self._take_event(fact)
             self._view = None
@@ -239,6 +258,15 @@ class Latest:
                 self._view = None
         return taken
 
+    def restore_interferences(self, documents: Iterable[InterferenceDocument], *, now: datetime) -> None:
+        """Publish interference read from the archive with its own time, as `restore` does runs."""
+        with self._lock:
+            for document in documents:
+                if document.simulated == self._simulated and document.host == self._host:
+                    age = max(0.0, (now - document.finished_at).total_seconds())
+                    self._take_interference(document, age=age)
+            self._view = None
+
     def remember(self, events: Iterable[Event]) -> None:
         """Show events of an earlier process (from the journal) on the page; they count for nothing else."""
         with self._lock:
@@ -260,7 +288,7 @@ class Latest:
     def next_expiry(self) -> float | None:
         """Say when (on the monotonic clock) something goes stale next, for the daemon's timer."""
         with self._lock:
-            times = [*self._sweep_expires.values()]
+            times = [*self._sweep_expires.values(), *self._interference_expires.values()]
             if self._poll_expires is not None:
                 times.append(self._poll_expires)
             return min(times, default=None)
@@ -286,6 +314,10 @@ class Latest:
             del self._sweep_expires[target]
             self._sweeps[target] = replace(self._sweeps[target], document=None)
             changed = True
+        for key in [key for key, at in self._interference_expires.items() if at <= now]:
+            del self._interference_expires[key]
+            self._interferences[key] = replace(self._interferences[key], document=None)
+            changed = True
         if changed:
             self._view = None
         return changed
@@ -310,7 +342,8 @@ class Latest:
     def _take_sweep(self, target: Target, document: SweepDocument, *, age: float) -> None:
         ended = outcome(document)
         known = self._sweeps.get(target)
-        fresh = age < self._sweep_stale_after
+        stale_after = self._plan_stale_after.get(target.plan, self._sweep_stale_after)
+        fresh = age < stale_after
         self._sweeps[target] = SweepHealth(
             document=document if fresh else None,
             caps=tuple(cell.cap for cell in document.cells),
@@ -322,9 +355,22 @@ class Latest:
         )
         self._sweep_expires.pop(target, None)
         if fresh:
-            self._sweep_expires[target] = self._monotonic() + self._sweep_stale_after - age
+            self._sweep_expires[target] = self._monotonic() + stale_after - age
         run = Run(finished_at(document), target, ended, None, document.partial_run_note, document.run_id)
         self._runs.appendleft(run)
+
+    def _take_interference(self, document: InterferenceDocument, *, age: float) -> None:
+        name = self._daemon_of(document.pipe_directory, document.mps)
+        if name is None:
+            return
+        key = (name, document.gpu.uuid if document.gpu is not None else "")
+        self._running.discard(key)
+        self._stuck[key] = document.stuck_clients
+        left = self._plan_stale_after.get("interference", self._sweep_stale_after) - age
+        self._interferences[key] = InterferenceHealth(document if left > 0 else None, document.finished_at)
+        self._interference_expires.pop(key, None)
+        if left > 0:
+            self._interference_expires[key] = self._monotonic() + left
 
     def _take_event(self, event: Event) -> None:
         self._events.append(event)
@@ -363,13 +409,15 @@ class Latest:
 
     def _target_of(self, document: SweepDocument) -> Target | None:
         """Name the configured daemon a run belongs to: by pipe directory, else by name; None if it is none of ours."""
-        by_directory = {directory: name for name, directory in self._daemons.items()}
-        name = by_directory.get(document.pipe_directory)
-        if name is None and document.mps is not None and document.mps.daemon in self._daemons:
-            name = document.mps.daemon
+        name = self._daemon_of(document.pipe_directory, document.mps)
         if name is None:
             return None
         return Target(name, document.gpu.uuid if document.gpu is not None else "", document.protocol.plan)
+
+    def _daemon_of(self, pipe_directory: str, mps: MpsFacts | None) -> str | None:
+        by_directory = {directory: name for name, directory in self._daemons.items()}
+        name = by_directory.get(pipe_directory)
+        return mps.daemon if name is None and mps is not None and mps.daemon in self._daemons else name
 
     def _standings(self) -> Iterator[tuple[Target, HistoryLook]]:
         """Pair each run that is published with what was found of its history; nothing for another run's."""
@@ -412,6 +460,7 @@ class Latest:
             runs=tuple(self._runs),
             events=tuple(reversed(self._events)),
             history=dict(self._standings()),
+            interferences=dict(self._interferences),
         )
 
 

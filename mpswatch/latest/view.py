@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpswatch.documents import Event, HistoryLook, PollSnapshot, Reason, SweepDocument
+from mpswatch.documents import Event, HistoryLook, InterferenceDocument, PollSnapshot, Reason, SweepDocument
 
 Outcome: TypeAlias = Literal["complete", "partial", "failed", "refused"]
 """How an attempt to sweep ended: every cell measured, some, none (or no document at all), or not begun."""
@@ -43,6 +43,14 @@ class SweepHealth:
     outcome: Outcome
     finished_at: datetime
     last_success_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class InterferenceHealth:
+    """The last interference measurement of a daemon and GPU. `document` is None once it went stale."""
+
+    document: InterferenceDocument | None
+    finished_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +130,4 @@ class View:
     runs: tuple[Run, ...]
     events: tuple[Event, ...]
     history: Mapping[Target, HistoryLook]
+    interferences: Mapping[tuple[str, str], InterferenceHealth]

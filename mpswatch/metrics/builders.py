@@ -7,9 +7,21 @@ from typing import TypeAlias
 
 from mpswatch.documents import Reason
 from mpswatch.latest import View
-from mpswatch.metrics import health, history, patterns, polls, sweeps, tenants
+from mpswatch.metrics import health, history, interference, patterns, polls, sweeps, tenants
 from mpswatch.metrics.sheet import Family, Options, Sheet
-from mpswatch.metrics.table import ABOUT_US, ARCHIVE, CAPS, GPUS, HISTORY, MPS, SOURCES, SWEEPS, TENANTS, Spec
+from mpswatch.metrics.table import (
+    ABOUT_US,
+    ARCHIVE,
+    CAPS,
+    GPUS,
+    HISTORY,
+    INTERFERENCE,
+    MPS,
+    SOURCES,
+    SWEEPS,
+    TENANTS,
+    Spec,
+)
 
 Builder: TypeAlias = Callable[[View, Sheet, Options], None]
 
@@ -23,6 +35,7 @@ BUILDERS: tuple[tuple[Builder, tuple[Spec, ...]], ...] = (
     (patterns.patterns, ()),
     (sweeps.sweeps, CAPS + SWEEPS),
     (history.history, HISTORY),
+    (interference.interference, INTERFERENCE),
 )
 """Each builder, with the metrics that are unknown when it fails."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpswatch.documents import Cell, Reason, SweepDocument
+from typing import get_args
+
+from mpswatch.documents import CapEnforcement, Cell, Reason, SweepDocument
 from mpswatch.latest import OUTCOMES, SweepHealth, Target, View
 from mpswatch.metrics.sheet import Options, Sheet, bounded
 
@@ -42,6 +44,8 @@ REFUSALS = (
     Reason.UTILIZATION_HIGH,
 )
 """What a preflight refuses for: these exist at 0 from the start; any other reason appears when it happens."""
+
+VERDICTS: tuple[str, ...] = get_args(CapEnforcement)
 
 OF_A_RUN = ("cap_tflops", "sweep_complete", "sweep_duration_seconds")
 TIMES = ("sweep_last_run_timestamp_seconds", "sweep_last_success_timestamp_seconds")
@@ -112,6 +116,16 @@ def _cell(target: Target, cell: Cell, sheet: Sheet) -> None:
     ):
         reason = cell.unknown.get(field) or cell.unknown_reason
         sheet.put_or_unknown(name, value, reason, *labels, daemon=daemon, uuid=uuid)
+    if cell.verdict is not None:
+        for verdict in VERDICTS:
+            sheet.put("cap_verdict", int(verdict == cell.verdict.verdict), *labels, verdict)
+    if cell.burst is not None:
+        sheet.put("cap_tflops_interval_low", cell.burst.interval_low, *labels)
+        sheet.put("cap_tflops_interval_high", cell.burst.interval_high, *labels)
+    if cell.sustained is not None:
+        sheet.put("cap_sustained_tflops", cell.sustained.tflops, *labels)
+        sheet.put("cap_sustained_tflops_interval_low", cell.sustained.interval_low, *labels)
+        sheet.put("cap_sustained_tflops_interval_high", cell.sustained.interval_high, *labels)
 
 
 def duration(document: SweepDocument) -> float | None:

@@ -424,11 +424,84 @@ CAPS = (
         "max_over_time(mpswatch_cap_self_managed[3h]) == 0",
     ),
     _gauge(
+        "cap_verdict",
+        "daemon uuid plan cap verdict",
+        "1 for the verdict on this cap (enforced, not_enforced, unknown), 0 for the others; see docs/method.md.",
+        "no run, the newest is older than three intervals, or it was recorded without verdicts",
+        'max_over_time(mpswatch_cap_verdict{verdict="not_enforced"}[3h]) == 1',
+    ),
+    _gauge(
+        "cap_tflops_interval_low",
+        "daemon uuid plan cap",
+        "Lower end of the 95 % interval of mpswatch_cap_tflops, a burst figure.",
+        "no run, the newest is older than three intervals, or its plan takes no samples (quick)",
+        "mpswatch_cap_tflops_interval_high - mpswatch_cap_tflops_interval_low",
+    ),
+    _gauge(
+        "cap_tflops_interval_high",
+        "daemon uuid plan cap",
+        "Upper end of the 95 % interval of mpswatch_cap_tflops, a burst figure.",
+        "no run, the newest is older than three intervals, or its plan takes no samples (quick)",
+    ),
+    _gauge(
+        "cap_sustained_tflops",
+        "daemon uuid plan cap",
+        "Throughput under load that goes on, after clocks and times settled: another quantity than mpswatch_cap_tflops.",
+        "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
+    ),
+    _gauge(
+        "cap_sustained_tflops_interval_low",
+        "daemon uuid plan cap",
+        "Lower end of the 95 % interval of mpswatch_cap_sustained_tflops.",
+        "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
+    ),
+    _gauge(
+        "cap_sustained_tflops_interval_high",
+        "daemon uuid plan cap",
+        "Upper end of the 95 % interval of mpswatch_cap_sustained_tflops.",
+        "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
+    ),
+    _gauge(
         "cap_unknown",
         "daemon uuid plan cap reason",
         "1 for a cap without a throughput, with the reason; cap is empty before the first run.",
         "the throughput is known",
         "count by (reason) (mpswatch_cap_unknown)",
+    ),
+)
+
+INTERFERENCE = (
+    _gauge(
+        "interference_slowdown_ratio",
+        "daemon uuid victim_cap victim_kind aggressor_cap aggressor_kind",
+        "Share of its rate alone that a client of ours lost beside another one; at most 100 pairs of a run.",
+        "interference was not measured, the newest is older than three intervals, or the pair was not measured",
+        'max by (victim_cap) (mpswatch_interference_slowdown_ratio{victim_kind="matmul"})',
+    ),
+    _gauge(
+        "interference_slowdown_ratio_interval_low",
+        "daemon uuid victim_cap victim_kind aggressor_cap aggressor_kind",
+        "Lower end of the 95 % interval of mpswatch_interference_slowdown_ratio.",
+        "interference was not measured, the newest is older than three intervals, or the pair has no interval",
+    ),
+    _gauge(
+        "interference_slowdown_ratio_interval_high",
+        "daemon uuid victim_cap victim_kind aggressor_cap aggressor_kind",
+        "Upper end of the 95 % interval of mpswatch_interference_slowdown_ratio.",
+        "interference was not measured, the newest is older than three intervals, or the pair has no interval",
+    ),
+    _gauge(
+        "interference_complete",
+        "daemon uuid",
+        "1 if every pair of the newest interference measurement was measured, else 0.",
+        "interference was not measured, or the newest is older than three intervals",
+    ),
+    _gauge(
+        "interference_last_run_timestamp_seconds",
+        "daemon uuid",
+        "When the newest interference measurement finished, in seconds since the epoch.",
+        "interference was not measured",
+        "time() - mpswatch_interference_last_run_timestamp_seconds",
     ),
 )
 
@@ -535,5 +608,17 @@ HISTORY = (
     ),
 )
 
-TABLE: tuple[Spec, ...] = (*ABOUT_US, *ARCHIVE, *SOURCES, *GPUS, *MPS, *TENANTS, *CAPS, *HISTORY, *SWEEPS, *UNKNOWN)
+TABLE: tuple[Spec, ...] = (
+    *ABOUT_US,
+    *ARCHIVE,
+    *SOURCES,
+    *GPUS,
+    *MPS,
+    *TENANTS,
+    *CAPS,
+    *HISTORY,
+    *SWEEPS,
+    *INTERFERENCE,
+    *UNKNOWN,
+)
 BY_NAME = {spec.name: spec for spec in TABLE}

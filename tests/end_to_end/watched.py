@@ -1,0 +1,170 @@
+"""One daemon that is watched through a series of faults: what metrics, page, document and log say of each."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from mpswatch.rehearsal.stack import Stack
+
+HERE = Path(__file__).parent
+_spec = importlib.util.spec_from_file_location("end_to_end_conftest", HERE / "conftest.py")
+_shared = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = _shared
+_spec.loader.exec_module(_shared)
+
+Daemon, SETTINGS, until = _shared.Daemon, _shared.SETTINGS, _shared.wait_until
+
+
+def run_of(path):
+    """An archived run as plain data."""
+    return json.loads(path.read_text())
+
+
+def command(stage, *arguments, environment):
+    """Run an `mpswatch` command on the stage's stack."""
+    return subprocess.run(
+        [sys.executable, "-m", "mpswatch", *arguments, "--config.file", str(stage.settings(**stage.sections))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+class Watched:
+    """A daemon, and the four places where it speaks."""
+
+    def __init__(self, daemon, stack=None):
+        self.daemon = daemon
+        self.stack = stack
+        self._lines = len(daemon.log_lines())
+
+    def value(self, name, **labels):
+        return self.daemon.value(f"mpswatch_{name}", **labels)
+
+    def reasons(self, quantity, **labels):
+        """Why `quantity` is absent, as `mpswatch_unknown` says."""
+        wanted = {"quantity": quantity, **labels}.items()
+        found = (dict(key) for key in self.daemon.metrics().get("mpswatch_unknown", {}))
+        return {labels["reason"] for labels in found if wanted <= labels.items()}
+
+    def page(self):
+        return self.daemon.get("/").text
+
+    def document(self):
+        return self.daemon.get("/api/v1/latest").json()
+
+    def poll(self):
+        return self.document()["poll"]
+
+    def said(self, event, **fields):
+        """Lines of the log since this test began."""
+        lines = self.daemon.log_lines()[self._lines :]
+        return [line for line in lines if line.get("event") == event and fields.items() <= line.items()]
+
+    def until(self, what, seconds=10.0):
+        return until(what, seconds)
+
+    def refuses(self, reason):
+        """A sweep that is asked for now is refused for that reason, in metric, page, document, journal and log."""
+        name = "mpswatch_sweep_refusals_total"
+        before = self.daemon.value(name, reason=reason) or 0
+        self.daemon.signal(signal.SIGUSR1)
+        until(lambda: (self.daemon.value(name, reason=reason) or 0) > before)
+        assert self.daemon.value("mpswatch_last_sweep_refused", reason=reason) == 1
+        assert reason in self.page()
+        (refused,) = self.document()["refused"]
+        assert refused["event"]["reason"] == reason
+        until(lambda: self.daemon.events("sweep_refused")[-1]["reason"] == reason)
+        # once, when it changes: another fault before this one may have had the same reason
+        assert reason in {line.get("reason") for line in self.daemon.said("no sweep")}
+
+
+class Stage:
+    """A rehearsal and a daemon on it, for all tests of a module."""
+
+    def __init__(self, **sections):
+        self.folder = Path(tempfile.mkdtemp(prefix="mpsw-"))
+        self.folder.chmod(0o755)
+        self.stack = Stack(self.folder / "stack")
+        self.sections = sections
+        self.daemon = None
+
+    def __enter__(self):
+        self.stack.start()
+        self.add_services()
+        self.stack.add_foreign("notebook", 658)
+        self.control_program = self.folder / "nvidia-cuda-mps-control"
+        self.control_program.symlink_to(self.stack.control_program)
+        self.daemon = self.start(**self.sections)
+        return self
+
+    def add_services(self):
+        """The two services that die with their server."""
+        self.stack.add_service("chat", memory_mib=636, busy=False)
+        self.stack.add_service("embedding", memory_mib=412, busy=False)
+
+    def settings(self, **sections):
+        daemons = [
+            {
+                "name": "stack",
+                "pipe_directory": str(self.stack.pipe_directory),
+                "log_directory": str(self.stack.log_directory),
+            }
+        ]
+        given = {
+            "daemons": daemons,
+            "archive": {"directory": str(self.folder / "archive")},
+            "mps": {"control_program": str(self.control_program)},
+            "gpu": {"source": "nvidia-smi", "nvidia_smi": str(self.stack.nvidia_smi)},
+        }
+        merged = {**SETTINGS}
+        for part in (given, sections):
+            for name, section in part.items():
+                merged[name] = {**merged.get(name, {}), **section} if isinstance(section, dict) else section
+        path = self.folder / "mpswatch.yml"
+        path.write_text(yaml.safe_dump(merged))
+        return path
+
+    def start(self, environment=None, **sections):
+        path = self.settings(**sections)
+        archive = Path(yaml.safe_load(path.read_text())["archive"]["directory"])
+        argv = [sys.executable, str(HERE / "rehearse.py"), str(path)]
+        return Daemon(argv, archive, self.folder / f"log-{os.urandom(4).hex()}", environment or {})
+
+    def well(self):
+        """Whether everything is as it was at first."""
+        watched = Watched(self.daemon)
+        return (
+            watched.value("managed_clients", daemon="stack") == 2
+            and watched.value("foreign_tenants") == 1
+            and watched.value("foreign_memory_bytes") == 658 << 20
+            and watched.value("mps_server_state", state="active") == 1
+        )
+
+    def calm(self):
+        """Take back what a test had the stack do, and wait until the daemon sees it so."""
+        self.stack.tell("honest")
+        self.stack.tell("smi", how="")
+        self.stack.tell("attach", how="")
+        self.stack.tell("state", state="")
+        until(self.well)
+
+    def __exit__(self, *_):
+        if self.daemon is not None:
+            self.daemon.finish()
+        unsafe = self.stack.unsafe_ends()
+        self.stack.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        assert unsafe == []

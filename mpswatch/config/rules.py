@@ -19,6 +19,7 @@ def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
     yield from _sweep(config)
     yield from _remote(config)
     yield from _tenants(config)
+    yield from _client(config)
 
 
 def _daemons(config: Config) -> Iterator[tuple[Place, str]]:
@@ -116,6 +117,27 @@ def expectations(config: Config) -> Expectations:
 
 def _pattern(match: MatchSection) -> Pattern:
     return Pattern(wanted={key: value for key in FIELDS if (value := getattr(match, key)) is not None})
+
+
+def _client(config: Config) -> Iterator[tuple[Place, str]]:
+    from mpswatch.sweep.runtimes import refused_arguments  # noqa: PLC0415 - as units.caps
+
+    client = config.sweep.client
+    place = ("sweep", "client")
+    contained = client.runtime in {"docker", "podman"}
+    if contained and (client.image is None) == (client.container is None):
+        yield (
+            (*place, "runtime"),
+            f"{client.runtime} needs either an image to run or a container to exec into",
+        )
+    if client.runtime == "command" and not client.command:
+        yield (*place, "command"), "is empty, and sweep.client.runtime is command"
+    needed = {"image": contained, "container": contained, "program": contained, "arguments": contained}
+    for key, fits in (needed | {"command": client.runtime == "command"}).items():
+        if getattr(client, key) and not fits:
+            yield (*place, key), f"is set, and sweep.client.runtime is {client.runtime}"
+    for word in refused_arguments(client.arguments):
+        yield (*place, "arguments"), f"{word}: it could end a client with work in flight"
 
 
 def _tenants(config: Config) -> Iterator[tuple[Place, str]]:

@@ -33,6 +33,7 @@ Address: TypeAlias = Annotated[
 ]
 Text: TypeAlias = Annotated[str, _leaf(units.text, "a text on one line")]
 Groups: TypeAlias = Annotated[tuple[str, ...], _leaf(units.groups, f"a list of {', '.join(units.GROUPS)}")]
+Words: TypeAlias = Annotated[tuple[str, ...], _leaf(units.words, "a list of texts")]
 Variables: TypeAlias = Annotated[dict[str, str], _leaf(units.environment, "a map of variables to texts")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number of at least 0"})]
 PositiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, extra={"expected": "a whole number of at least 1"})]
@@ -67,8 +68,15 @@ class PollSection(Section, frozen=True, kw_only=True):
 
 
 class ClientSection(Section, frozen=True, kw_only=True):
-    """The measuring client's interpreter (torch often lives in another environment than the daemon)."""
+    """How the measuring client runs: torch often lives in another environment than the daemon, or in a container."""
 
+    runtime: Literal["process", "docker", "podman", "command"] = "process"
+    uid: Count | None = None
+    image: Text | None = None
+    container: Text | None = None
+    program: Text | None = None
+    arguments: Words = ()
+    command: Words = ()
     python: Text | None = None
     environment: Variables = {}
 

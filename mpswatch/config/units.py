@@ -133,6 +133,13 @@ def groups(raw: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(raw))
 
 
+def words(raw: object) -> tuple[str, ...]:
+    """A list of texts: the words of a command."""
+    if not isinstance(raw, list):
+        raise UnfitError("not a list")
+    return tuple(text(part) for part in raw)
+
+
 def environment(raw: object) -> dict[str, str]:
     """Variables for the client's interpreter. What is dangerous in there is refused by name."""
     from mpswatch.sweep.runtime import refused_variables  # noqa: PLC0415 - no command reads it without need

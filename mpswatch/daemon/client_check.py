@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 from mpswatch.config import Config
 from mpswatch.daemon.parts import client_python
@@ -21,6 +22,8 @@ _DEADLINE = 20.0
 
 def check_client(config: Config, *, simulated: bool) -> Refusal | str:
     """What the interpreter said, in words, or why no sweep can run with it."""
+    if config.sweep.client.runtime != "process":
+        return _elsewhere(config)
     python, library = client_python(config), "numpy" if simulated else "torch"
     environment = {**os.environ, **config.sweep.client.environment}
     try:
@@ -47,3 +50,27 @@ def check_client(config: Config, *, simulated: bool) -> Refusal | str:
             remedy=f"{python} -m pip install {library}, or set sweep.client.python to a Python that has it",
         )
     return f"{python} (Python {version}) has {library}"
+
+
+def _elsewhere(config: Config) -> Refusal | str:
+    """A container's or a command's: that its program, image or container is there. What is in it shows when it runs."""
+    client = config.sweep.client
+    program = client.command[0] if client.runtime == "command" else client.program or client.runtime
+    if shutil.which(program) is None:
+        detail = f"the measuring client's program {program} is not there"
+        return Refusal(reason=Reason.CLIENT_PROGRAM_MISSING, detail=detail, remedy="install it, or set sweep.client")
+    if client.runtime == "command":
+        return f"{program} is there"
+    kind, name = ("image", client.image) if client.image is not None else ("container", client.container)
+    try:
+        answer = ask([program, kind, "inspect", str(name)], deadline=_DEADLINE, env=dict(os.environ), limit=8 << 20)
+    except ProgramError as error:
+        detail = f"{program} does not answer: {error.detail}"
+        return Refusal(reason=Reason.CLIENT_PROGRAM_MISSING, detail=detail, remedy="start it, or set sweep.client")
+    if answer.returncode != 0:
+        return Refusal(
+            reason=Reason.CLIENT_PROGRAM_MISSING,
+            detail=f"{program} knows no {kind} {name}",
+            remedy=f"{program} pull {name}" if kind == "image" else f"start the container {name}",
+        )
+    return f"{program} has the {kind} {name}"

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 from mpswatch.archive import Archive
 from mpswatch.archive.interference import Interferences
@@ -25,7 +26,8 @@ from mpswatch.sweep.matrix import Matrix
 from mpswatch.sweep.pair import Window
 from mpswatch.sweep.permit import Limits
 from mpswatch.sweep.plan import Plan, Thorough
-from mpswatch.sweep.runtime import ProcessRuntime
+from mpswatch.sweep.runtime import ProcessRuntime, Runtime
+from mpswatch.sweep.runtimes import CommandRuntime, ContainerRuntime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +155,7 @@ def thorough_plan(config: Config) -> Plan:
 def limits(config: Config) -> Limits:
     sweep = config.sweep
     return Limits(
-        client_uid=os.geteuid(),
+        client_uid=client_uid(config),
         stack_uid=sweep.stack_uid,
         settle=sweep.settle,
         context_limit=sweep.context_limit,
@@ -200,11 +202,37 @@ def client_python(config: Config) -> str:
     return config.sweep.client.python or sys.executable
 
 
-def runtime(config: Config, client: Path, *, simulated: bool) -> ProcessRuntime:
+def runtime(config: Config, client: Path, *, simulated: bool) -> Runtime:
     """How the measuring client is started; `client` is the zipapp from `client_zipapp`."""
-    return ProcessRuntime(
-        python=client_python(config),
+    settings = config.sweep.client
+    backend: Literal["torch", "numpy"] = "numpy" if simulated else "torch"
+    uid = client_uid(config)
+    if settings.runtime == "process":
+        return ProcessRuntime(
+            python=client_python(config),
+            client=client,
+            backend=backend,
+            environment=settings.environment,
+            uid=settings.uid,
+        )
+    if settings.runtime == "command":
+        return CommandRuntime(
+            command=settings.command, client=client, uid=uid, backend=backend, environment=settings.environment
+        )
+    return ContainerRuntime(
+        name=settings.runtime,
         client=client,
-        backend="numpy" if simulated else "torch",
-        environment=config.sweep.client.environment,
+        uid=uid,
+        image=settings.image,
+        container=settings.container,
+        program=settings.program,
+        python=settings.python or "python3",
+        backend=backend,
+        arguments=settings.arguments,
+        environment=settings.environment,
     )
+
+
+def client_uid(config: Config) -> int:
+    """Whom the measuring client runs as."""
+    return os.geteuid() if config.sweep.client.uid is None else config.sweep.client.uid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -62,6 +63,12 @@ class Launched:
                 raise LauncherGone(f"the launcher's pipe: {error.strerror}") from error
             else:
                 return
+
+    def make_room(self, size: int) -> None:
+        """Let the pipe take `size` bytes before anybody reads; it stays as it is where the system allows no more."""
+        if self._send_fd is not None:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._send_fd, fcntl.F_SETPIPE_SZ, size)
 
     def hang_up(self) -> None:
         """Close the lifeline and keep listening: the launcher lets its children drain, reports them gone, leaves."""

@@ -82,15 +82,19 @@ def doubt_ready(ready: Ready, launched: Launched, *, ports: Ports, limits: Limit
             detail="the client computes with numpy on the CPU, and this is no rehearsal stack",
             remedy=_REMEDIES[Reason.CLIENT_IMPORT_FAILED],
         )
-    if ports.runtime.name == "process":
-        return _doubt_uid(launched, ports.processes, limits)
-    return None
+    return _doubt_uid(ports.runtime.launcher_pid(launched), ports.processes, limits)
 
 
-def _doubt_uid(launched: Launched, processes: Processes, limits: Limits) -> Refusal | None:
+def _doubt_uid(pid: int | None, processes: Processes, limits: Limits) -> Refusal | None:
     """A client of the wrong uid shuts the server down: ask the kernel, not the configuration."""
+    if pid is None:
+        return Refusal(
+            reason=Reason.IDENTITY_AMBIGUOUS,
+            detail="which process of this host the launcher is, cannot be told: nobody here holds the lock",
+            remedy="run mpswatch in the host's pid namespace, with the same pipe directory as the client",
+        )
     try:
-        uid = processes.facts(launched.pid).uid
+        uid = processes.facts(pid).uid
     except ProcessGone:
         return Refusal(reason=Reason.CLIENT_DIED, detail="the launcher ended when it was ready")
     if uid == limits.client_uid:

@@ -15,7 +15,7 @@ from mpswatch.names import shown
 from mpswatch.proc import ProcessFacts
 from mpswatch.process.launch import Launched, launch
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _SET_BY_US = (
     "CUDA_MPS_PIPE_DIRECTORY",
@@ -67,19 +67,24 @@ class Runtime(Protocol):
         """Whether that process belongs to this launcher."""
         ...
 
+    def launcher_pid(self, launched: Launched) -> int | None:
+        """The launcher's pid as this host numbers it; None while that is not known."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessRuntime:
     """A process of this host, as our own user, in a session of its own.
 
     `client` is the zipapp (or package directory) that `python` runs; `environment` are the configured additions,
-    LD_LIBRARY_PATH for instance.
+    LD_LIBRARY_PATH for instance; `uid` is whom it runs as, None for our own user.
     """
 
     python: str
     client: Path
     backend: Literal["torch", "numpy"] = "torch"
     environment: Mapping[str, str] = field(default_factory=dict)
+    uid: int | None = None
     name: str = "process"
 
     def __post_init__(self) -> None:
@@ -92,7 +97,7 @@ class ProcessRuntime:
             )
 
     def describe(self) -> str:
-        return f"process {shown(self.python)} as uid {os.geteuid()}"
+        return f"process {shown(self.python)} as uid {os.geteuid() if self.uid is None else self.uid}"
 
     def start(self, *, pipe_directory: Path, gpu_uuid: str, log_fd: int) -> Launched:
         python = shutil.which(self.python)
@@ -102,11 +107,28 @@ class ProcessRuntime:
                 f"the measuring client's interpreter {self.python} is not there, or may not be executed",
                 "set sweep.client.python to a Python that has torch",
             )
-        argv = [python, str(self.client), "--backend", self.backend, "--pipe-directory", str(pipe_directory)]
+        argv = [
+            *self._as_user(),
+            python,
+            str(self.client),
+            "--backend",
+            self.backend,
+            "--pipe-directory",
+            str(pipe_directory),
+        ]
         return launch(argv, env=self._built(pipe_directory, gpu_uuid), log_fd=log_fd)
 
     def is_ours(self, launched: Launched, facts: ProcessFacts) -> bool:
         return facts.session == launched.pid
+
+    def launcher_pid(self, launched: Launched) -> int | None:
+        return launched.pid
+
+    def _as_user(self) -> list[str]:
+        """What makes it another user's, where configuration says whose (setpriv execs: the pid stays)."""
+        if self.uid is None or self.uid == os.geteuid():
+            return []
+        return ["setpriv", "--reuid", str(self.uid), "--regid", str(self.uid), "--clear-groups", "--"]
 
     def _built(self, pipe_directory: Path, gpu_uuid: str) -> dict[str, str]:
         """Built, not inherited: a variable of the daemon's must not change what is measured.
@@ -114,16 +136,23 @@ class ProcessRuntime:
         One thread in the launcher when it forks; modules are loaded when used, which keeps a context cheap.
         """
         return {
-            "PATH": _PATH,
+            "PATH": PATH,
             "HOME": os.environ.get("HOME", "/"),  # where `pip install --user` put torch
-            "LANG": "C.UTF-8",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **self.environment,
-            "CUDA_MPS_PIPE_DIRECTORY": str(pipe_directory),
-            "CUDA_VISIBLE_DEVICES": gpu_uuid,
-            "CUDA_MODULE_LOADING": "LAZY",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "NUMEXPR_NUM_THREADS": "1",
+            **client_environment(pipe_directory, gpu_uuid, self.environment),
         }
+
+
+def client_environment(pipe_directory: Path, gpu_uuid: str, more: Mapping[str, str]) -> dict[str, str]:
+    """What the client gets wherever it runs: `more` as configured, and what measuring needs."""
+    return {
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **more,
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipe_directory),
+        "CUDA_VISIBLE_DEVICES": gpu_uuid,
+        "CUDA_MODULE_LOADING": "LAZY",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "NUMEXPR_NUM_THREADS": "1",
+    }

@@ -124,7 +124,7 @@ class Session(abc.ABC, Generic[D]):
     # --- before the first cell
 
     def decide(self, snapshot: PollSnapshot, permitted: Permit | None = None) -> Permit | Refusal:
-        ours = self.launched.pid if self.launched else None
+        ours = self.ports.runtime.launcher_pid(self.launched) if self.launched else None
         circumstances = Circumstances(
             need_bytes=self.need_bytes,
             last_fault_age=self.ports.last_fault_age(),

@@ -82,9 +82,9 @@ def entry_of(directory: Path, name: str) -> RunEntry | None:
 
 def newest_first(names: Iterable[str]) -> list[str]:
     """Sort names of runs without reading them further; what cannot be one is left out."""
-    keyed = [(name.split("_", 3)[2], name) for name in names if name.count("_") == 5]
-    keyed.sort(reverse=True)
-    return [name for _, name in keyed]
+    found = sorted((name for name in names if name.count("_") == 5), reverse=True)
+    found.sort(key=lambda name: name.split("_", 3)[2], reverse=True)  # stable: the same second stays sorted by name
+    return found
 
 
 def series_of(name: str) -> Series:

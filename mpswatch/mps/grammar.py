@@ -8,7 +8,7 @@ Replies come one after the other with nothing between them, so only their form t
     percentage = decimal | unknown-command
     list-of-S  = list | "Server S not found"
     status-of-S = WORD | "Server S not found"
-    table    = "Server not found" | empty | header row* | unknown-command
+    table    = nothing | "Server not found" | empty | header row* | unknown-command
 
 Empty lines may stand anywhere (where a list is empty there is at least one): what follows a list tells where it ends.
 An empty list may be nothing at all: what follows it (a decimal, a word) is never an integer, so it is told apart all
@@ -114,7 +114,8 @@ def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply
     listed = _list(lines, "get_server_list", _DECIMAL)
     percentage = _percentage(lines)
     about = {pid: ServerReply(_clients(lines, pid), _status(lines, pid)) for pid in servers}
-    contexts, reason = _table(lines) if with_contexts else (None, None)
+    nobody = not any(one.clients for one in about.values())
+    contexts, reason = _table(lines, may_be_nothing=nobody) if with_contexts else (None, None)
     if left := lines.rest():
         raise ReplyError(Reason.DAEMON_NONSENSE, f"more was answered than was asked: {_quoted(left[0])}")
     return Reply(listed, percentage, about, contexts, reason)
@@ -164,13 +165,15 @@ def _status(lines: _Lines, server: int) -> str | None:
     raise _unexpected(line, f"get_server_status {server}")
 
 
-def _table(lines: _Lines) -> tuple[tuple[Context, ...] | None, Reason | None]:
+def _table(lines: _Lines, *, may_be_nothing: bool) -> tuple[tuple[Context, ...] | None, Reason | None]:
     """`ps` is enrichment: a table that cannot be read (a command with a newline in it) is unknown, and no more."""
     line = lines.take()
+    if line is None and may_be_nothing:
+        return (), None
     rows = lines.rest()
     while lines.take() is not None:
         pass
-    if (line is None and lines.ends_empty) or (line == b"Server not found" and not rows):
+    if (line is None and (idle or lines.ends_empty)) or (line == b"Server not found" and not rows):
         return (), None
     if line is None:
         raise _unexpected(None, "ps")

@@ -26,7 +26,7 @@ ATTACH_REPLIES = {
 
 
 class Answers:
-    """The honest replies; each ends in a newline, and a reply of nothing is an empty line."""
+    """The honest replies, as recorded on an H200: what is empty (servers, clients, contexts) is nothing at all."""
 
     def __init__(self, *, paths: DaemonPaths, options: state.Options, percentage: float) -> None:
         self._paths = paths
@@ -47,9 +47,9 @@ class Answers:
             return self._changing(word, arguments, uid=uid)
         server = state.server(self._paths)
         answers: dict[str, Callable[[], str]] = {
-            "get_server_list": lambda: f"{server.pid if server else ''}\n",
+            "get_server_list": lambda: f"{server.pid}\n" if server else "",
             "get_default_active_thread_percentage": lambda: f"{self.percentage:.1f}\n",
-            "get_default_device_pinned_mem_limit": lambda: "\n",
+            "get_default_device_pinned_mem_limit": lambda: "",
             "ps": lambda: _ps(server) if server else "Server not found\n",
             "get_device_client_list": lambda: self._by_device(server),
         }
@@ -68,7 +68,7 @@ class Answers:
             return (state.faults(self._paths).server_state or ("FAULT" if faulty else "ACTIVE")) + "\n"
         if word == "get_active_thread_percentage":
             return f"{self.percentage:.1f}\n"
-        return "".join(f"{pid}\n" for client in server.clients for pid in client.listed) or "\n"
+        return "".join(f"{pid}\n" for client in server.clients for pid in client.listed)
 
     def _by_device(self, server: state.ServerState | None) -> str:
         lines = []
@@ -96,6 +96,8 @@ def _owner(paths: DaemonPaths) -> int:
 
 
 def _ps(server: state.ServerState) -> str:
+    if not any(client.listed for client in server.clients):
+        return ""
     rows: list[tuple[str, ...]] = [PS_HEADER]
     for client in server.clients:
         for number, pid in enumerate(client.listed):

@@ -226,3 +226,20 @@ def test_an_empty_list_is_an_empty_line_or_nothing_at_all(empty):
 
     reply = parse(b"440\n100.0\n" + empty + b"ACTIVE\n", servers=(440,), with_contexts=False)
     assert reply.about[440] == ServerReply(clients=(), state="ACTIVE")
+
+
+def test_what_a_daemon_without_clients_really_answered_is_read(recordings):
+    """tests/recordings: the table of contexts is missing altogether where there is nobody to list."""
+    said = (recordings / "replies-without-clients.txt").read_text()
+    assert r"no server: (b'100.0\nServer not found\n'" in said
+    assert r"a server without clients: (b'665\n100.0\nACTIVE\n'" in said
+
+    nobody = parse(b"100.0\nServer not found\n", servers=(), with_contexts=True)
+    assert (nobody.servers, nobody.contexts) == ((), ())
+    idle = parse(b"665\n100.0\nACTIVE\n", servers=(665,), with_contexts=True)
+    assert (idle.servers, idle.about[665], idle.contexts) == ((665,), ServerReply(clients=(), state="ACTIVE"), ())
+
+
+def test_a_missing_table_where_a_client_is_listed_is_an_answer_cut_short():
+    with pytest.raises(ReplyError, match="ends before that to ps"):
+        parse(b"665\n100.0\n707\nACTIVE\n", servers=(665,), with_contexts=True)

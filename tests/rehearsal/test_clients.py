@@ -49,7 +49,7 @@ def test_a_client_is_listed_before_it_is_told_so_and_not_after_it_left(stack, at
     assert client.reply()["attached"]["sm_count"] == 66
     assert ask(f"get_client_list {stack.server_pid}").stdout == f"{client.pid}\n"
     client.leave()
-    eventually(lambda: ask(f"get_client_list {stack.server_pid}").stdout == "\n")
+    eventually(lambda: ask(f"get_client_list {stack.server_pid}").stdout == "")
 
 
 def test_a_client_that_leaves_drained_harms_nobody(stack, attach, eventually, exists):

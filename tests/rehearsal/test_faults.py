@@ -22,7 +22,7 @@ def test_a_frozen_daemon_answers_nobody_until_it_is_thawed(stack, ask):
         ask("get_server_list", timeout=0.3)
     assert daemon_of(stack)["frozen"]
     stack.tell("resume")
-    assert ask("get_server_list").stdout == "\n"
+    assert ask("get_server_list").stdout == ""
 
 
 def test_a_client_goes_on_while_the_control_daemon_is_frozen(stack, attach, eventually):
@@ -48,7 +48,7 @@ def test_a_lie_is_told_with_exit_status_0(stack, ask, how, answer):
     said = ask("get_server_list")
     assert (said.returncode, said.stdout) == (0, answer)
     stack.tell("lie", how="")
-    assert ask("get_server_list").stdout == "\n"
+    assert ask("get_server_list").stdout == ""
 
 
 def test_half_a_line_has_no_end(stack, ask):
@@ -99,14 +99,14 @@ def test_a_dead_daemon_leaves_its_files_and_its_server_dies_with_it(stack, ask, 
     assert not exists(server)
     eventually(lambda: not exists(service))
     stack.tell("start")
-    assert ask("get_server_list").stdout == "\n"
+    assert ask("get_server_list").stdout == ""
 
 
 def test_a_dead_server_is_followed_by_another_with_the_next_client(stack, ask, exists, eventually):
     service = stack.add_service("llm")
     server = stack.tell("die", what="server")["pid"]
     eventually(lambda: not exists(service))
-    assert ask("get_server_list").stdout == "\n"
+    assert ask("get_server_list").stdout == ""
     stack.add_service("llm")
     assert stack.server_pid not in {server, None}
 

@@ -226,15 +226,21 @@ HEAVY = (
 )
 
 
+def compiled() -> dict[str, str]:
+    """An environment in which modules are compiled once, as an installer does it, whatever this one says."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / "mpswatch-bench-compiled")}
+
+
 def start(rounds: int, *, instructions: bool) -> Found:
-    """Importing what `mpswatch run` needs, beside a bare interpreter and asyncio with ssl, which nothing here can do without."""
+    """Importing what `mpswatch run` needs, beside a bare interpreter and what nothing here can do without."""
     works = {"daemon": "import mpswatch.cli.run_command, mpswatch.daemon.run", "bare": "pass",
              "asyncio and ssl": "import asyncio, ssl, logging, hashlib, json"}  # fmt: skip
     took: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds + 1):
         for name, code in works.items():
             before = cpu_of_children()
-            subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=compiled())
             took[name].append(cpu_of_children() - before)
     took = {name: rows[1:] for name, rows in took.items()}  # the first one may have compiled
     said = subprocess.run(
@@ -260,7 +266,7 @@ def count_instructions(code: str) -> int:
     """By callgrind: the same on a busy machine, to about a hundredth."""
     said = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-c", code],
-        capture_output=True, text=True, check=True, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "0"},
+        capture_output=True, text=True, check=True, cwd=ROOT, env=compiled() | {"PYTHONHASHSEED": "0"},
     ).stderr  # fmt: skip
     found = re.search(r"Collected : (\d+)", said)
     assert found is not None, said[-500:]
@@ -295,9 +301,11 @@ def rehearsed(directory: Path, *, interval: str = "1s", services: int = 5) -> An
         with (directory / "daemon.log").open("wb") as log:
             daemon = subprocess.Popen(
                 [sys.executable, str(ROOT / "tests" / "end_to_end" / "rehearse.py"), str(configuration)],
-                stdout=log, stderr=log, cwd=ROOT,
+                stdout=log, stderr=log, cwd=ROOT, env=compiled(),
             )  # fmt: skip
         try:
+            until(lambda: get(port, "/-/ready")[0] == 200 or daemon.poll() is not None, 60)
+            assert daemon.poll() is None, (directory / "daemon.log").read_text()[-1500:]
             yield stack, daemon, port
         finally:
             daemon.terminate()
@@ -327,7 +335,6 @@ def until(what: Callable[[], bool], seconds: float) -> None:
 def memory() -> Found:
     """Resident size of the daemon on a rehearsal, without the driver's library."""
     with tempfile.TemporaryDirectory() as scratch, rehearsed(Path(scratch)) as (_, daemon, port):
-        until(lambda: get(port, "/-/ready")[0] == 200, 40)
         time.sleep(2)
         figures: dict[str, Any] = {"after start": resident(daemon.pid)}
         until(lambda: b"mpswatch_sweeps_total{" in (text := get(port, "/metrics")[1]) and any(

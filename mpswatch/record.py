@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from mpswatch.documents import Event, Fact, HistoryLook, PollSnapshot, SweepDocument
+from mpswatch.documents import Event, Fact, HistoryLook, InterferenceDocument, PollSnapshot, SweepDocument
 from mpswatch.errors import MpswatchError
 
 
@@ -21,6 +21,12 @@ class Runs(Protocol):
     def write(self, document: SweepDocument) -> object: ...
     def retain(self, now: datetime) -> object: ...
     def usage(self) -> int: ...
+
+
+class Matrices(Protocol):
+    """What keeps interference documents (archive.interference.Interferences)."""
+
+    def write(self, document: InterferenceDocument) -> object: ...
 
 
 class Lines(Protocol):
@@ -79,6 +85,7 @@ def archiving(
     journal: Lines,
     latest: Health,
     *,
+    interferences: Matrices | None = None,
     on_retain_failure: Callable[[MpswatchError], None] = lambda error: None,  # noqa: ARG005  # a quiet default
     may_retain: Callable[[], bool] = lambda: True,
 ) -> Sink:
@@ -94,6 +101,13 @@ def archiving(
                 return
             case Event():
                 journal.append(fact, durable=fact.kind in DURABLE_EVENTS)
+            case InterferenceDocument():
+                if interferences is not None:
+                    try:
+                        interferences.write(fact)
+                    except MpswatchError as error:
+                        latest.archive_failed(error.detail)
+                        raise
             case SweepDocument():
                 try:
                     archive.write(fact)

@@ -9,6 +9,7 @@ from typing import Any
 
 from mpswatch.config import Config
 from mpswatch.daemon.keeper import Keeper, KeepingError
+from mpswatch.daemon.own_schedules import intervals
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.documents import Event, EventKind, Fact
@@ -32,6 +33,7 @@ class Facts:
             parts.archive,
             parts.journal,
             self.latest,
+            interferences=parts.interferences,
             on_retain_failure=self._retaining_failed,
             may_retain=lambda: config.archive.remote.url is None,  # else copying.py does, once all is there
         )
@@ -120,4 +122,5 @@ def _settings(config: Config) -> dict[str, Any]:
         "daemons": {daemon.name or daemon.pipe_directory: daemon.pipe_directory for daemon in config.daemons},
         "poll_interval": config.poll.interval,
         "sweep_interval": config.sweep.interval if config.sweep.enabled else None,
+        "plan_intervals": intervals(config),
     }

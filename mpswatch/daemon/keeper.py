@@ -6,9 +6,13 @@ import collections
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeAlias
 
-from mpswatch.documents import Event, Fact, Reason, SweepDocument
+from mpswatch.documents import Event, Fact, InterferenceDocument, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
+
+Kept: TypeAlias = Event | SweepDocument | InterferenceDocument
+"""What is written to the disk; polls are not."""
 
 _MOST_JOBS = 1000
 _MOST_UNWRITTEN = 50
@@ -41,17 +45,17 @@ class Keeper:
         self._jobs: collections.deque[_Job] = collections.deque()
         self._changed = threading.Condition()
         self._busy_since: float | None = None
-        self._unwritten: collections.deque[SweepDocument] = collections.deque(maxlen=_MOST_UNWRITTEN)
+        self._unwritten: collections.deque[Kept] = collections.deque(maxlen=_MOST_UNWRITTEN)
         threading.Thread(target=self._run, name="archive", daemon=True).start()
 
     def take(self, fact: Fact) -> None:
         """Keep `fact` soon; raises `KeepingError` when too much waits already."""
-        if isinstance(fact, Event | SweepDocument):  # nothing else is kept
+        if isinstance(fact, Kept):  # nothing else is kept
             self._put(_Job(lambda: self._write(fact)))
 
     def take_and_wait(self, fact: Fact) -> None:
         """Keep `fact` before returning; raises what went wrong, or `KeepingError` after the deadline."""
-        if not isinstance(fact, Event | SweepDocument):
+        if not isinstance(fact, Kept):
             return
         job = self._put(_Job(lambda: self._keep(fact)))
         if not job.done.wait(self.deadline):
@@ -108,11 +112,11 @@ class Keeper:
                 job.error = error
             job.done.set()
 
-    def _write(self, fact: Event | SweepDocument) -> None:
+    def _write(self, fact: Kept) -> None:
         try:
             self._keep(fact)
         except Exception as error:  # noqa: BLE001 - whatever it was, the fact is not kept, and that is said
-            if isinstance(fact, SweepDocument):
+            if not isinstance(fact, Event):
                 self._unwritten.append(fact)
             self._failed(fact, error)
 

@@ -46,7 +46,7 @@ class Past:
         """Read runs, events and pause, once, at the start."""
 
         def in_the_keepers_thread() -> None:
-            restored = restore(parts.archive, parts.journal)
+            restored = restore(parts.archive, parts.journal, parts.interferences)
             self._loop.call_soon_threadsafe(self._take, parts, restored)
 
         self._facts.keeper.do(in_the_keepers_thread)
@@ -84,11 +84,12 @@ class Past:
         return None if at is None else time.monotonic() - at
 
     def _take(self, parts: Parts, restored: Restored) -> None:
-        self.restored, self._disk = restored, Disk(parts.archive, restored.newest_run)
+        self.restored, self._disk = restored, Disk(parts.archive, restored.newest_run, parts.interferences)
         latest, now = self._facts.latest, datetime.now(UTC)
         for fault in restored.faults:
             self._log.warning("the archive", detail=fault.detail, remedy=fault.remedy)
         latest.restore(restored.runs, now=now)
+        latest.restore_interferences(restored.interferences, now=now)
         self._found(restored.runs)
         latest.remember(restored.events)
         latest.archive_measured(restored.total_bytes)
@@ -104,6 +105,8 @@ class Past:
         self._loop.call_soon_threadsafe(self._see, seen)
 
     def _see(self, seen: DiskLook) -> None:
+        if seen.interferences:
+            self._facts.latest.restore_interferences(seen.interferences, now=datetime.now(UTC))
         taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else 0
         if taken:
             self._log.info("another process has swept", runs=taken)

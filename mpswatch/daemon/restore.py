@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mpswatch.archive import Archive, ArchiveError, RunEntry
+from mpswatch.archive.interference import Interferences
 from mpswatch.daemon.pause import is_paused
-from mpswatch.documents import Event, SweepDocument
+from mpswatch.documents import Event, InterferenceDocument, SweepDocument
 from mpswatch.journal import Journal
 
 _EVENTS = 50
@@ -19,6 +20,7 @@ class Restored:
 
     known: bool
     runs: tuple[SweepDocument, ...] = ()
+    interferences: tuple[InterferenceDocument, ...] = ()
     events: tuple[Event, ...] = ()
     newest_start: datetime | None = None
     newest_run: RunEntry | None = None
@@ -27,7 +29,7 @@ class Restored:
     faults: tuple[ArchiveError, ...] = ()
 
 
-def restore(archive: Archive, journal: Journal) -> Restored:
+def restore(archive: Archive, journal: Journal, interferences: Interferences | None = None) -> Restored:
     """Read back the newest runs and events; what cannot be read is named in `faults`, never raised."""
     faults: list[ArchiveError] = []
     try:
@@ -36,6 +38,7 @@ def restore(archive: Archive, journal: Journal) -> Restored:
         if unwritable is not None:
             faults.append(unwritable)
         runs, unreadable = archive.latest()
+        pairs, odd = interferences.latest() if interferences is not None else ((), ())
         newest_run = next(archive.entries(), None)
         started = journal.newest_sweep_started()
         events = journal.read(limit=_EVENTS)
@@ -46,10 +49,11 @@ def restore(archive: Archive, journal: Journal) -> Restored:
     return Restored(
         known=unwritable is None,
         runs=runs,
+        interferences=pairs,
         events=events,
         newest_start=max(filter(None, starts), default=None),
         newest_run=newest_run,
         total_bytes=total_bytes,
         paused=is_paused(archive.directory),
-        faults=(*faults, *unreadable),
+        faults=(*faults, *unreadable, *odd),
     )

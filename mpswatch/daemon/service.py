@@ -22,6 +22,7 @@ from mpswatch.daemon.fault_logs import FaultLook
 from mpswatch.daemon.first_sweep import first_sweep_in
 from mpswatch.daemon.judging import Judging
 from mpswatch.daemon.outlook import Outlook
+from mpswatch.daemon.own_schedules import OwnSchedules, intervals
 from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.daemon.past import Past
 from mpswatch.daemon.polling import Looked, Polling
@@ -105,7 +106,7 @@ class Service:
             record=self._facts.record,
             record_durably=self._facts.record_durably,
             last_fault_age=self._past.last_fault_age,
-            again=lambda seconds: self._schedule.at_least_in("sweep", seconds),
+            again=lambda plan, seconds: self._schedule.at_least_in("sweep" if plan == "quick" else plan, seconds),
             after=self._swept,
             progress=progress,
             work_directory=work_directory,
@@ -130,8 +131,11 @@ class Service:
         self._schedule = Schedule(
             poll=self._polling.trigger,
             sweep=lambda: self._sweeping.attempt("schedule"),
+            thorough=lambda: self._sweeping.attempt("schedule", "thorough"),
+            interference=lambda: self._sweeping.attempt("schedule", "interference"),
             copy=self._copying.trigger,
         )
+        self._own_schedules = OwnSchedules(self._schedule, lambda: self._sweeping.newest_starts)
         self._serving = Serving(
             config,
             sockets,
@@ -197,8 +201,8 @@ class Service:
             self._settled = True
             memory.settle()
         self._past.note(events, logs)
-        plan = self._parts.plan.name
-        self._facts.latest.expect([(target.daemon, target.gpu_uuid, plan) for target in targets(snapshot)])
+        plans = [self._parts.plan.name, *(plan for plan in intervals(self._parts.config) if plan == "thorough")]
+        self._facts.latest.expect([(*target, plan) for target in targets(snapshot) for plan in plans])
         self._consider()
         self._past.look()
 
@@ -221,6 +225,9 @@ class Service:
         turned_good = self._outlook.consider(
             self._parts, self._polling.previous, paused=self._past.paused, sweeping=self._sweeping.running
         )
+        restored = self._past.restored_by_now()
+        if restored is not None and self._polling.previous is not None:
+            self._own_schedules.arrange(self._parts.config, restored)
         if self._schedule.due_in("sweep") is None:
             self._schedule_first_sweep()
         elif turned_good and self._sweeping.refused:
@@ -231,7 +238,8 @@ class Service:
         sweep, restored = self._parts.config.sweep, self._past.restored_by_now()
         if restored is None or self._polling.previous is None or not sweep.enabled:
             return
-        starts = [start for start in (restored.newest_start, self._sweeping.newest_start) if start is not None]
+        own = self._sweeping.newest_starts.get("quick")
+        starts = [start for start in (restored.newest_start, own) if start is not None]
         newest = max(starts, default=None)
         first = first_sweep_in(
             interval=sweep.interval, newest_start=newest, known=restored.known, now=datetime.now(UTC)
@@ -268,6 +276,8 @@ class Service:
         self._facts.configure(config)
         if config.poll != before.poll:
             self._schedule.every("poll", config.poll.interval, first_in=0.0)
+        if config.interference != before.interference or config.sweep != before.sweep:
+            self._own_schedules.off()  # the next poll arranges them anew
         if config.sweep != before.sweep:
             self._schedule.off("sweep")
             self._first_sweep_at_once = False

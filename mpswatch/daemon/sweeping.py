@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mpswatch.daemon.first_sweep import again_in
+from msgspec.structs import replace
+
+from mpswatch.daemon.first_sweep import AGAIN_AT_LEAST, again_in
 from mpswatch.daemon.hold import hold
+from mpswatch.daemon.own_schedules import intervals
 from mpswatch.daemon.parts import Parts, runtime
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
@@ -35,7 +38,7 @@ class Sweeping:
         record: Callable[[Fact], object],
         record_durably: Callable[[Fact], Sequence[str]],
         last_fault_age: Callable[[str], float | None],
-        again: Callable[[float], None],
+        again: Callable[[str, float], None],
         after: Callable[[Sequence[Outcome]], None],
         progress: Watcher,
         work_directory: Path,
@@ -54,10 +57,10 @@ class Sweeping:
         self._work_directory = work_directory
         self._log = log
         self._said = Said()
-        self.newest_start: datetime | None = None
+        self.newest_starts: dict[str, datetime] = {}
         self._stop: Stop | None = None
         self._started = time.monotonic()
-        self._refusals = 0
+        self._refusals: dict[str, int] = {}
 
     @property
     def running(self) -> bool:
@@ -65,18 +68,26 @@ class Sweeping:
 
     @property
     def refused(self) -> bool:
-        """Whether the last attempt was refused."""
-        return self._refusals > 0
+        """Whether the last attempt of the quick plan was refused."""
+        return self._refusals.get("quick", 0) > 0
 
-    def attempt(self, trigger: str) -> None:
-        """Sweep now, or record why not. `trigger` is `schedule` or what a person did (`signal`)."""
+    def attempt(self, trigger: str, plan: str = "quick") -> None:
+        """Measure now, or record why not. `trigger` is `schedule` or what a person did (`signal`).
+
+        `plan` is quick, thorough or interference. One that would begin while another runs waits for a minute.
+        """
         parts, snapshot, asked_for = self._parts(), self._snapshot(), trigger != "schedule"
         if snapshot is None or self.running:
             why = "a sweep is running" if self.running else "there was no poll yet"
-            self._log.info("no further sweep", trigger=trigger, detail=why)
+            self._log.info("no further sweep", trigger=trigger, plan=plan, detail=why)
+            if plan != "quick":
+                self._again(plan, AGAIN_AT_LEAST)
             return
         aims = targets(snapshot)
-        held = hold(parts.config.sweep, paused=self._paused(), asked_for=asked_for, now=datetime.now(UTC))
+        settings = parts.config.sweep
+        if plan != "quick":
+            settings = replace(settings, enabled=True)  # it has a schedule of its own
+        held = hold(settings, paused=self._paused(), asked_for=asked_for, now=datetime.now(UTC))
         refusal = Refusal(reason=held.reason, detail=held.detail, remedy=held.remedy) if held is not None else None
         if snapshot.simulated != parts.simulated:
             refusal = Refusal(
@@ -85,25 +96,33 @@ class Sweeping:
                 remedy="stop mpswatch; `mpswatch demo` is for rehearsals",
             )
         if refusal is not None:
-            events = [refused(parts, target, refusal, trigger) for target in aims]
+            events = [refused(parts, target, refusal, trigger, plan) for target in aims]
             for event in events:
                 self._record(event)
-            self._finished(events, again_in_seconds=held.seconds if held is not None else None)
+            self._finished(events, plan, again_in_seconds=held.seconds if held is not None else None)
             return
         stop = self._stop = Stop()
-        self.newest_start = datetime.now(UTC)
+        self.newest_starts[plan] = datetime.now(UTC)
         attempt = Attempt(
             trigger=trigger,
             targets=aims,
             stop=stop,
             runtime=runtime(parts.config, client_zipapp(self._work_directory), simulated=parts.simulated),
             record=self._record_from_sweep,
-            may_start_unrecorded=asked_for or time.monotonic() - self._started > parts.config.sweep.interval,
+            plan=parts.thorough if plan == "thorough" else None,
+            interference=plan == "interference",
+            may_start_unrecorded=asked_for or time.monotonic() - self._started > self._interval(plan),
             last_fault_age=self._last_fault_age,
             progress=self._progress,
             log=self._log.debug,
         )
-        self._worker.offer(lambda: sweep_targets(parts, attempt), self._finished, self._failed)
+        self._worker.offer(
+            lambda: sweep_targets(parts, attempt), lambda outcomes: self._finished(outcomes, plan), self._failed
+        )
+
+    def _interval(self, plan: str) -> float:
+        config = self._parts().config
+        return intervals(config).get(plan, config.sweep.interval)
 
     def stop(self) -> None:
         """Close the lifeline of the sweep that runs, if one does: its client drains and leaves by itself."""
@@ -120,23 +139,25 @@ class Sweeping:
     def _failed(self, error: Exception) -> None:
         self._log.error("the sweep failed", exc_info=error)
 
-    def _finished(self, outcomes: Sequence[Outcome], again_in_seconds: float | None = None) -> None:
+    def _finished(self, outcomes: Sequence[Outcome], plan: str, again_in_seconds: float | None = None) -> None:
         for outcome in outcomes:
             self._say(outcome)
         if any(isinstance(outcome, Event) for outcome in outcomes):
-            self._refusals += 1
-            interval = self._parts().config.sweep.interval
-            self._again(min(interval, again_in_seconds or again_in(interval=interval, refusals=self._refusals)))
+            self._refusals[plan] = self._refusals.get(plan, 0) + 1
+            interval = self._interval(plan)
+            soon = again_in_seconds or again_in(interval=interval, refusals=self._refusals[plan])
+            self._again(plan, min(interval, soon))
         else:
-            self._refusals = 0
+            self._refusals[plan] = 0
         self._after(outcomes)
 
     def _say(self, outcome: Outcome) -> None:
         if isinstance(outcome, Event):
-            subject = f"{outcome.daemon} {outcome.gpu_uuid}"
+            subject = f"{outcome.daemon} {outcome.gpu_uuid} {outcome.plan}"
             if self._said.is_new(subject, str(outcome.reason)):
                 self._log.warning(
                     "no sweep" if outcome.kind == "sweep_refused" else "the sweep failed",
+                    plan=outcome.plan,
                     reason=outcome.reason,
                     detail=outcome.message,
                     remedy=outcome.details.get("remedy"),
@@ -149,7 +170,8 @@ class Sweeping:
     def _say_document(self, document: SweepDocument | InterferenceDocument) -> None:
         gpu = document.gpu.uuid if document.gpu is not None else ""
         daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
-        self._said.is_new(f"{daemon} {gpu}", None)
+        plan = "interference" if isinstance(document, InterferenceDocument) else document.protocol.plan
+        self._said.is_new(f"{daemon} {gpu} {plan}", None)
         if isinstance(document, InterferenceDocument):
             self._log.info(
                 "interference complete" if document.complete else "interference partial",
@@ -163,6 +185,7 @@ class Sweeping:
             "sweep complete" if document.complete_sweep else "sweep partial",
             daemon=daemon,
             gpu=gpu,
+            plan=plan,
             run_id=document.run_id,
             tflops=document.tflops_by_cap.value,
             note=document.partial_run_note,

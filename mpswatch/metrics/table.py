@@ -446,7 +446,7 @@ CAPS = (
     _gauge(
         "cap_sustained_tflops",
         "daemon uuid plan cap",
-        "Throughput under load that goes on, after clocks and times settled: another quantity than mpswatch_cap_tflops.",
+        "Throughput under load that goes on, once clocks and times settled: another quantity than cap_tflops.",
         "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
     ),
     _gauge(

@@ -178,6 +178,8 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+    with contextlib.suppress(OSError):
+        found["huge pages"] = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip()
     with contextlib.suppress(OSError, IndexError):
         found["cpu"] = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())[0]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -372,7 +374,7 @@ def cpu_exact(pid: int) -> float:
 
 def resident(pid: int) -> dict[str, float]:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    kib = {key: int(text.split(f"\n{key}:")[1].split()[0]) for key in ("Rss", "Pss", "Anonymous")}
+    kib = {key: int(text.split(f"\n{key}:")[1].split()[0]) for key in ("Rss", "Pss", "Anonymous", "AnonHugePages")}
     return {name.lower() + "_mib": round(number / 1024, 2) for name, number in kib.items()} | {
         "threads": len(list(Path(f"/proc/{pid}/task").iterdir()))
     }

@@ -195,8 +195,8 @@ def nvitop(looks: int) -> dict[str, object]:
 
 def resident() -> dict[str, float]:
     text = Path("/proc/self/smaps_rollup").read_text()
-    kib = {key: int(text.split(f"\n{key}:")[1].split()[0]) for key in ("Rss", "Anonymous")}
-    return {"rss_mib": round(kib["Rss"] / 1024, 2), "anonymous_mib": round(kib["Anonymous"] / 1024, 2)}
+    kib = {key: int(text.split(f"\n{key}:")[1].split()[0]) for key in ("Rss", "Anonymous", "AnonHugePages")}
+    return {key: round(number / 1024, 2) for key, number in kib.items()}
 
 
 def memory() -> dict[str, object]:

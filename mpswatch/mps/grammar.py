@@ -173,7 +173,7 @@ def _table(lines: _Lines, *, may_be_nothing: bool) -> tuple[tuple[Context, ...] 
     rows = lines.rest()
     while lines.take() is not None:
         pass
-    if (line is None and (idle or lines.ends_empty)) or (line == b"Server not found" and not rows):
+    if (line is None and lines.ends_empty) or (line == b"Server not found" and not rows):
         return (), None
     if line is None:
         raise _unexpected(None, "ps")

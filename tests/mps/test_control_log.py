@@ -109,3 +109,24 @@ def test_a_log_that_cannot_be_read_says_why(log, tmp_path):
 def test_nonsense_in_it_is_nothing(line, log):
     log.path.write_bytes(line + b"\n")
     assert look(log) == Waiting()
+
+
+def test_the_whole_story_as_an_h200_wrote_it(log):
+    recorded = Path(__file__).parents[1] / "recordings/h200-580/identity/control-waiting.txt"
+    lines = recorded.read_bytes().splitlines(keepends=True)
+    queued = next(number for number, line in enumerate(lines) if b"NEW CLIENT 989" in line)
+    replaced = next(number for number, line in enumerate(lines) if b"Starting new server 1069" in line)
+    log.path.write_bytes(b"".join(lines[:queued]))
+    assert look(log, server=968) == Waiting()
+    log.path.write_bytes(b"".join(lines[: queued + 1]))
+    assert look(log, server=968).clients == (WaitingClient(pid=989, uid=65534),)
+    log.path.write_bytes(b"".join(lines[:replaced]))
+    assert look(log, server=968).shutdown_armed
+    log.path.write_bytes(b"".join(lines))
+    assert look(log, server=1069, uid=65534) == Waiting()
+
+
+def test_a_multi_user_daemon_serves_three_users_and_nobody_waits(log):
+    recorded = Path(__file__).parents[1] / "recordings/h200-580/identity/control-multi-user.txt"
+    log.path.write_bytes(recorded.read_bytes())
+    assert look(log, server=1029, multi_user=True) == Waiting()

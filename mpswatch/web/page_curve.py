@@ -46,15 +46,13 @@ def picture_of(document: SweepDocument, look: HistoryLook | None) -> Markup:
         if not points:
             continue
         earlier = [run.tflops for run in look.previous] if look is not None and quantity == "tflops" else []
-        title = f"{words} by active thread percentage, newest run" + (
-            f" over {len(earlier)} earlier runs" if earlier else ""
-        )
+        title = f"{words} by active thread percentage" + (f", over {len(earlier)} earlier runs" if earlier else "")
         pictures.append(tag("figure", curve(points, earlier, title=title), tag("figcaption", title, class_="soft")))
     return tag("div", pictures)
 
 
-def caps_table(document: SweepDocument, look: HistoryLook | None) -> Markup:
-    """Write a row for every cap: numbers with intervals, whether the cap is enforced, how it stands, its recent way."""
+def caps_table(document: SweepDocument, look: HistoryLook | None, *, history: bool = True) -> Markup:
+    """Write a row for every cap: numbers with intervals, whether it is enforced; with `history`, how it stands."""
     standings = {(one.cap, one.quantity): one for one in look.caps} if look is not None else {}
     thorough = any(cell.burst is not None or cell.sustained is not None for cell in document.cells)
     heads = [
@@ -86,8 +84,12 @@ def caps_table(document: SweepDocument, look: HistoryLook | None) -> Markup:
                 spark([*past, cell.tflops], mark="bad" if stands is not None and stands.standing == "below" else "dot"),
             ]
         )
+    if not history:
+        left_out = {heads.index(name) for name in ("usual", "history", "way")}
+        heads = [name for place, name in enumerate(heads) if place not in left_out]
+        rows = [[value for place, value in enumerate(row) if place not in left_out] for row in rows]
     state = "simulated numbers" if document.simulated else "measured"
-    return table(f"Each cap of the newest run, {state}", heads, rows, numbers=range(1, 5 if thorough else 3))
+    return table(f"Each cap of this run, {state}", heads, rows, numbers=range(1, heads.index("SMs")))
 
 
 def _point(cell: Cell, quantity: str, look: HistoryLook | None) -> CapPoint | None:

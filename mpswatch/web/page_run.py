@@ -30,7 +30,7 @@ def run_page(found: FoundRun, *, version: str, private: bool) -> str:
             "div",
             _summary(run, private=private),
             tag("section", tag("h2", "Curve"), picture_of(run, None), class_="half"),
-            tag("section", tag("h2", "Caps"), caps_table(run, None), _evidence(run), class_="half"),
+            tag("section", tag("h2", "Caps"), caps_table(run, None, history=False), _evidence(run), class_="half"),
             tag("section", tag("h2", "Cells"), _cells(run)),
             _beside(run),
             tag("section", tag("h2", "Log"), _log(found.events), class_="half"),

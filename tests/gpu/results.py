@@ -39,22 +39,25 @@ def upper_bound(deaths: int, trials: int, confidence: float = 0.95) -> float:
 
 
 def table(rows: list[dict]) -> str:
-    """Markdown: the trials of all runs added up, by way."""
+    """Markdown, a table for each harness: the trials of all runs added up, by way."""
     summed: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     for row in rows:
         both = summed[row["harness"], row["way"]]
         both[0] += row["trials"]
         both[1] += row["neighbours_dead"]
-    lines = [
-        "| how the client ended | harness | trials | with a dead neighbour | 95 % upper bound |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
+    tables = []
     for harness in HARNESSES:
-        ways = [(way, *both) for (one, way), both in summed.items() if one == harness]
+        ways = [(way, *both) for (one, way), both in summed.items() if one == harness and both[0]]
         if harness == "mpswatch" and ways:
             ways.append(("**all of these**", sum(way[1] for way in ways), sum(way[2] for way in ways)))
-        lines += [f"| {way} | {harness} | {n} | {dead} | {upper_bound(dead, n):.1%} |" for way, n, dead in ways if n]
-    return "\n".join(lines) + "\n"
+        if ways:
+            lines = [
+                "| how the client ended | harness | trials | with a dead neighbour | 95 % upper bound |",
+                "| --- | --- | ---: | ---: | ---: |",
+            ]
+            lines += [f"| {way} | {harness} | {n} | {dead} | {upper_bound(dead, n):.1%} |" for way, n, dead in ways]
+            tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
 
 
 def exposure_table(rows: list[dict]) -> str:

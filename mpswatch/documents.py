@@ -361,6 +361,14 @@ class SourceLook(Document, frozen=True, kw_only=True):
     detail: str | None = None
 
 
+class SystemMemory(Document, frozen=True, kw_only=True):
+    """The host's memory: the denominator where a GPU has none of its own (unified memory). `source` says whose word."""
+
+    total_bytes: int | None
+    available_bytes: int | None
+    source: str = "/proc/meminfo"
+
+
 class PollSnapshot(Document, frozen=True, kw_only=True):
     """One look at everything, without measuring anything.
 
@@ -381,6 +389,7 @@ class PollSnapshot(Document, frozen=True, kw_only=True):
     sources: tuple[SourceLook, ...]
     foreign_unknown: dict[str, Reason] = {}
     expectations: tuple[ExpectationLook, ...] = ()
+    system_memory: SystemMemory | None = None
 
 
 # --- the sweep -------------------------------------------------------------------------------------

@@ -154,6 +154,15 @@ class Processes:
         """When the process started, to about a second (the kernel rounds `boot_time`)."""
         return boot + timedelta(seconds=facts.start_ticks / self._ticks_per_second)
 
+    def memory(self) -> tuple[int | None, int | None]:
+        """MemTotal and MemAvailable in bytes, None where they cannot be read."""
+        try:
+            data = b"\n" + _read(f"{self._prefix}meminfo")
+        except OSError:
+            return None, None
+        total, available = (_line(data, key) for key in (b"MemTotal", b"MemAvailable"))
+        return _kibibytes(total), _kibibytes(available)
+
     def cgroup(self, pid: int) -> bytes:
         """The lines of /proc/PID/cgroup, or `ProcessGone`."""
         return self._file(pid, "cgroup")
@@ -275,6 +284,10 @@ def _line(status: bytes, key: bytes, colon: bytes = b":") -> list[bytes]:
         return []
     end = status.find(b"\n", start + 1)
     return status[start + len(key) + 2 : end if end >= 0 else None].split()
+
+
+def _kibibytes(words: list[bytes]) -> int | None:
+    return int(words[0]) << 10 if words and words[0].isdigit() else None
 
 
 def _uid(status: bytes) -> int | None:

@@ -47,7 +47,7 @@ def examine(parts: Parts) -> Report:
     lines = [
         *_stack(parts),
         *_control_program(config),
-        *(line for look in snapshot.daemons for line in _daemon(look)),
+        *(line for look in snapshot.daemons for line in _daemon(look, parts.limits.client_uid)),
         *_logs(parts, logs),
         *_namespace(parts),
         *_sources(snapshot),
@@ -88,7 +88,7 @@ def _control_program(config: Config) -> Iterator[Line]:
         yield Line("good", "control program", found)
 
 
-def _daemon(look: DaemonLook) -> Iterator[Line]:
+def _daemon(look: DaemonLook, ours: int) -> Iterator[Line]:
     directory = Path(look.pipe_directory)
     if not directory.is_dir():
         yield Line(
@@ -126,12 +126,12 @@ def _daemon(look: DaemonLook) -> Iterator[Line]:
             "start one of the stack's services, or set sweep.stack_uid",
         )
     for server in servers or ():
-        yield _server(server)
+        yield _server(server, ours)
     yield from waiting(look)
 
 
-def _server(server: ServerLook) -> Line:
-    ours = os.geteuid()
+def _server(server: ServerLook, ours: int) -> Line:
+
     state = server.server_state or f"state unknown ({server.unknown.get('server_state', 'no reason')})"
     age = f", {server.age_seconds:.0f} s old" if server.age_seconds is not None else ""
     clients = f", {len(server.clients)} clients" if server.clients is not None else ""

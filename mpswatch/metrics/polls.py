@@ -19,6 +19,13 @@ OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes", "gpu_
 
 
 def gpus(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
+    memory = view.poll.system_memory if view.poll is not None else None
+    unread = view.poll_unknown if view.poll is None else None
+    for name, amount in (
+        ("system_memory_total_bytes", memory.total_bytes if memory else None),
+        ("system_memory_available_bytes", memory.available_bytes if memory else None),
+    ):
+        sheet.put_or_unknown(name, amount, unread)
     if view.poll is None or view.poll.gpus.value is None:
         reason = view.poll_unknown if view.poll is None else view.poll.gpus.unknown_reason
         for name in OF_A_GPU:

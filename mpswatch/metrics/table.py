@@ -177,6 +177,20 @@ GPUS = (
         "mpswatch_gpu_memory_used_bytes / mpswatch_gpu_memory_total_bytes",
     ),
     _gauge(
+        "system_memory_total_bytes",
+        "",
+        "Memory of the host (MemTotal): the denominator where a GPU has none of its own (unified memory).",
+        NO_POLL + ", or /proc/meminfo does not say",
+        "sum without (uuid) (mpswatch_foreign_memory_bytes) / mpswatch_system_memory_total_bytes",
+    ),
+    _gauge(
+        "system_memory_available_bytes",
+        "",
+        "Memory of the host that can still be had without swapping (MemAvailable).",
+        NO_POLL + ", or /proc/meminfo does not say",
+        "mpswatch_system_memory_available_bytes / mpswatch_system_memory_total_bytes",
+    ),
+    _gauge(
         "gpu_compute_mode",
         "uuid mode",
         "1 for the compute mode that the GPU is in, 0 for others; in an exclusive mode nobody can compute beside MPS.",

@@ -20,6 +20,7 @@ from mpswatch.documents import (
     Reason,
     SourceLook,
     State,
+    SystemMemory,
     Tenant,
 )
 from mpswatch.errors import MpswatchError
@@ -76,7 +77,15 @@ class Look:
         return found
 
 
-def snapshot(look: Look, *, host: str, simulated: bool, started_at: datetime, finished_at: datetime) -> PollSnapshot:
+def snapshot(
+    look: Look,
+    *,
+    host: str,
+    simulated: bool,
+    started_at: datetime,
+    finished_at: datetime,
+    system_memory: SystemMemory | None = None,
+) -> PollSnapshot:
     """The document of one look."""
     state: State = "simulated" if simulated else "measured"
     gpus = look.gpus
@@ -104,6 +113,7 @@ def snapshot(look: Look, *, host: str, simulated: bool, started_at: datetime, fi
         sources=(*(source for _, source in look.daemons), *gpus.sources, look.proc),
         foreign_unknown=foreign_unknown(looks, look.tenants),
         expectations=counted(look.tenants, look.expectations, blind or _uncounted(look)),
+        system_memory=system_memory,
     )
 
 

@@ -18,6 +18,7 @@ from mpswatch.documents import (
     PollSnapshot,
     Reason,
     SourceLook,
+    SystemMemory,
     Tenant,
     WaitingClient,
 )
@@ -104,8 +105,10 @@ class Poller:
                 look = self._once()
             self._doubts = look.doubtful()
             self._tenants = looks.remembered(look, self._tenants)
+            total, available = self._processes.memory()
             return looks.snapshot(
                 look,
+                system_memory=SystemMemory(total_bytes=total, available_bytes=available),
                 host=self._host,
                 simulated=any(mps.is_rehearsal(address.pipe_directory) for address in self._daemons),
                 started_at=started_at,

@@ -24,6 +24,7 @@ from mpswatch.documents import (
     SmExpectation,
     SourceLook,
     SweepDocument,
+    SystemMemory,
     Tenant,
     Waiting,
 )
@@ -142,6 +143,7 @@ def poll(at=NOON, **changes):
         "gpus": known((gpu_look(),)),
         "tenants": known(TENANTS),
         "disagreements": (),
+        "system_memory": SystemMemory(total_bytes=512 * 1024 * MIB, available_bytes=400 * 1024 * MIB),
         "sources": (
             SourceLook(source="mps", daemon=DAEMON, success=True, duration_seconds=0.002),
             SourceLook(source="nvml", daemon=None, success=True, duration_seconds=0.001),

@@ -194,3 +194,19 @@ def test_forty_six_identities_cost_little():
     for pid in pids:
         processes.identity(pid)
     assert time.process_time() - began < 0.1
+
+
+def test_the_hosts_memory_is_known_or_is_not(tree):
+    processes = Processes(tree.root)
+    assert processes.memory() == (None, None)
+    (tree.root / "meminfo").write_text("MemTotal:       131072 kB\nMemFree: 5 kB\nMemAvailable:    x kB\n")
+    assert processes.memory() == (131072 * 1024, None)
+
+
+def test_when_the_machine_booted_and_a_process_started(tree):
+    processes = Processes(tree.root)
+    assert processes.boot_time() is None
+    (tree.root / "stat").write_text("cpu 1\nbtime 1700000000\n")
+    tree.add(7, ticks=500)
+    boot = processes.boot_time()
+    assert (processes.started_at(processes.facts(7), boot) - boot).total_seconds() == 5.0

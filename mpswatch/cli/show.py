@@ -13,6 +13,7 @@ from mpswatch.documents import (
     Cell,
     DaemonLook,
     ExpectationLook,
+    Figure,
     PollSnapshot,
     SweepDocument,
     Tenant,
@@ -28,15 +29,18 @@ def console(*, to_stderr: bool = False) -> Console:
 
 
 def sweep(document: SweepDocument) -> Table:
-    """One row a cap."""
+    """One row a cap. Burst and sustained are two quantities: where both were measured each has its own columns."""
     table = Table(title=Text(_title(document)), title_justify="left")
-    for heading, right in (("cap %", True), ("TFLOPS", True), ("of most", True), ("SMs", True), ("implied", True)):
-        table.add_column(heading, justify="right" if right else "left")
-    table.add_column("managed")
-    table.add_column("state")
+    both = any(cell.burst is not None or cell.sustained is not None for cell in document.cells)
+    figures = ("burst TFLOPS", "95 %", "sustained TFLOPS", "95 %") if both else ("TFLOPS", "of most")
+    for heading in ("cap %", *figures, "SMs", "implied"):
+        table.add_column(heading, justify="right")
+    for heading in ("managed", "verdict", "state"):
+        table.add_column(heading)
     most = max((cell.tflops for cell in document.cells if cell.tflops is not None), default=None)
     for cell in document.cells:
-        table.add_row(*(Text(text, style=style) for text, style in _row(cell, most)))
+        shown = _both(cell) if both else _one(cell, most)
+        table.add_row(*(Text(text, style=style) for text, style in _row(cell, shown)))
     return table
 
 
@@ -51,18 +55,39 @@ def _title(document: SweepDocument) -> str:
     )
 
 
-def _row(cell: Cell, most: float | None) -> list[tuple[str, str]]:
+def _one(cell: Cell, most: float | None) -> list[tuple[str, str]]:
+    share = f"{cell.tflops / most:.0%}" if cell.tflops is not None and most else ""
+    return [(_number(cell.tflops), "bold"), (share, "")]
+
+
+def _both(cell: Cell) -> list[tuple[str, str]]:
+    """Burst, then sustained, each with its interval."""
+    shown = []
+    for figure in (cell.burst, cell.sustained):
+        shown += [(_number(figure.tflops if figure is not None else None), "bold"), (_interval(figure), "")]
+    return shown
+
+
+def _interval(figure: Figure | None) -> str:
+    if figure is None or figure.interval_low is None or figure.interval_high is None:
+        return ""
+    unsettled = " unsettled" if figure.settled is False else ""
+    return f"{_number(figure.interval_low)}-{_number(figure.interval_high)}{unsettled}"
+
+
+def _row(cell: Cell, figures: list[tuple[str, str]]) -> list[tuple[str, str]]:
     expected = cell.sm_count_expected
     implied = f"≤ {expected.at_most:g}" if expected is not None else "?"
     odd = "red" if cell.sm_count_as_expected is False else ""
     state = cell.state if cell.unknown_reason is None else f"unknown: {cell.unknown_reason}"
+    verdict = cell.verdict.verdict if cell.verdict is not None else ""
     return [
         (cell.cap, ""),
-        (_number(cell.tflops), "bold"),
-        (f"{cell.tflops / most:.0%}" if cell.tflops is not None and most else "", ""),
+        *figures,
         (str(cell.sm_count) if cell.sm_count is not None else "?", odd),
         (implied, odd),
         ({True: "yes", False: "no", None: "?"}[cell.self_was_managed], ""),
+        (verdict.replace("_", " "), {"not_enforced": "red", "unknown": "yellow"}.get(verdict, "")),
         (state, "red" if cell.state == "unknown" else ""),
     ]
 
@@ -74,7 +99,7 @@ def _number(value: float | None) -> str:
 
 
 def bars(document: SweepDocument) -> Iterable[str]:
-    """TFLOPS by cap as bars, the largest the full width."""
+    """TFLOPS by cap as bars, the largest the full width: a burst figure, whatever the plan."""
     most = max((cell.tflops for cell in document.cells if cell.tflops is not None), default=0.0)
     for cell in document.cells:
         eighths = round(BAR * 8 * cell.tflops / most) if cell.tflops is not None and most else 0

@@ -72,6 +72,10 @@ class _Interference(Session[InterferenceDocument]):
         return "interference"
 
     @property
+    def caps(self) -> tuple[str, ...]:
+        return self.matrix.caps
+
+    @property
     def need_bytes(self) -> int:
         """Two clients, each with a context and the larger of the two kinds of buffers."""
         more = _STREAM_BUFFERS - _MATMUL_BUFFERS if "stream" in self.matrix.kinds else 0

@@ -82,6 +82,11 @@ class Session(abc.ABC, Generic[D]):
         return self.plan.name
 
     @property
+    def caps(self) -> tuple[str, ...]:
+        """Under which caps clients will run."""
+        return self.plan.caps
+
+    @property
     def need_bytes(self) -> int:
         """Device memory that must be free."""
         return self.plan.memory_bytes
@@ -146,7 +151,7 @@ class Session(abc.ABC, Generic[D]):
 
     def announce(self, permit: Permit) -> None:
         """A crash loop must not sweep, so the start is on disk before the launcher is there."""
-        caps = ",".join(self.plan.caps)
+        caps = ",".join(self.caps)
         message = f"{self.what} {self.run_id} starts under server {permit.server_pid}: caps {caps}"
         details = {"caps": caps, "trigger": self.trigger, "server_pid": permit.server_pid}
         self.record("sweep_started", message, simulated=permit.simulated, details=details)

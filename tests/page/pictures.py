@@ -57,7 +57,7 @@ def main(directory: Path) -> None:
     latest, sockets, ready = latest_of_recordings(), bind("127.0.0.1", 0), threading.Event()
     protection = Protection(None)
     app = application(
-        latest=latest, exposition=Exposition(latest), healthy=lambda: True, verdict=lambda: "sweeps will run, every hour",
+        latest=latest, exposition=Exposition(latest), healthy=lambda: True, verdict=lambda: "sweeps will run",
         protection=protection,
     )  # fmt: skip
 

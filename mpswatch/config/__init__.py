@@ -16,6 +16,8 @@ from mpswatch.config.tree import Place, read_yaml
 
 __all__ = ["Config", "ConfigError", "Problem", "default_state_directory", "example", "load"]
 
+_MOST_BYTES = 256 << 10  # a reload is read on the daemon's loop: YAML takes about a second for so many
+
 
 def load(
     path: Path | None = None,
@@ -68,9 +70,12 @@ def _read_file(path: Path | None, source: str) -> tuple[dict[str, Any], dict[Pla
     if path is None:
         return {}, {}
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(source, [Problem("", f"cannot be read: {error.strerror}")]) from None
+    if len(data) > _MOST_BYTES:
+        raise ConfigError(source, [Problem("", f"is larger than {_MOST_BYTES >> 10} KiB")])
     tree, lines, problems = read_yaml(data)
     if not problems and not isinstance(tree, dict):
         problems = [Problem("", "holds no keys: expected sections such as sweep: or web:")]

@@ -11,6 +11,8 @@ from mpswatch.config.tree import Place
 from mpswatch.expectations import FIELDS, Expectation, Expectations, Pattern, Welcome, desktop
 from mpswatch.expectations import contradictions as conflicts
 
+_DAY = 86400.0
+
 
 def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
     """The place of each contradiction, and what is contradicted."""
@@ -46,6 +48,9 @@ def _times(config: Config) -> Iterator[tuple[Place, str]]:
     sweep = config.sweep
     if sweep.cell_deadline > sweep.deadline:
         yield ("sweep", "cell_deadline"), f"{sweep.cell_deadline:g}s is above sweep.deadline ({sweep.deadline:g}s)"
+    for name, seconds in (("sweep", sweep.deadline), ("interference", config.interference.deadline)):
+        if seconds >= _DAY:
+            yield (name, "deadline"), f"{seconds:g}s is not below a day"
     if sweep.jitter >= sweep.interval:
         yield ("sweep", "jitter"), f"{sweep.jitter:g}s is not below sweep.interval ({sweep.interval:g}s)"
     if sweep.interval < config.poll.interval:

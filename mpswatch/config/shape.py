@@ -37,6 +37,15 @@ Words: TypeAlias = Annotated[tuple[str, ...], _leaf(units.words, "a list of text
 Variables: TypeAlias = Annotated[dict[str, str], _leaf(units.environment, "a map of variables to texts")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number of at least 0"})]
 PositiveCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, extra={"expected": "a whole number of at least 1"})]
+MatrixSize: TypeAlias = Annotated[
+    int, msgspec.Meta(ge=16, le=65536, extra={"expected": "a whole number from 16 to 65536"})
+]
+Iterations: TypeAlias = Annotated[
+    int, msgspec.Meta(ge=1, le=10_000_000, extra={"expected": "a whole number from 1 to 10000000"})
+]
+UserId: TypeAlias = Annotated[
+    int, msgspec.Meta(ge=0, le=4294967294, extra={"expected": "a user's number, from 0 to 4294967294"})
+]
 Ratio: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1, extra={"expected": "a ratio above 0 and up to 1"})]
 
 
@@ -71,7 +80,7 @@ class ClientSection(Section, frozen=True, kw_only=True):
     """How the measuring client runs: torch often lives in another environment than the daemon, or in a container."""
 
     runtime: Literal["process", "docker", "podman", "command"] = "process"
-    uid: Count | None = None
+    uid: UserId | None = None
     image: Text | None = None
     container: Text | None = None
     program: Text | None = None
@@ -112,14 +121,14 @@ class SweepSection(Section, frozen=True, kw_only=True):
     interval: PositiveDuration = 3600.0
     jitter: Duration = 60.0
     caps: Caps = ("100", "75", "50", "25", "10")
-    size: PositiveCount = 4096
-    iters: PositiveCount = 80
+    size: MatrixSize = 4096
+    iters: Iterations = 80
     dtype: Literal["fp16", "bf16", "fp32"] = "fp16"
     settle: Duration = 120.0
     headroom: Count = 4
     context_limit: PositiveCount = 48
     fault_quiet: Duration = 600.0
-    stack_uid: Count | None = None
+    stack_uid: UserId | None = None
     max_utilization: Ratio | None = None
     quiet_hours: QuietHours = ()
     time_zone: Text = "UTC"

@@ -10,6 +10,9 @@ from mpswatch.config.problems import Problem
 
 Place = tuple[str | int, ...]
 
+MOST_PLACES = 20_000
+"""Keys and items of a file, aliases followed: nine aliases of nine aliases and so on are billions in a few lines."""
+
 
 def dotted(place: Place) -> str:
     """`sweep.client.python`, `daemons[0].name`."""
@@ -20,6 +23,8 @@ def dotted(place: Place) -> str:
 
 
 def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list[Problem], above: set[int]) -> None:
+    if len(lines) > MOST_PLACES:
+        return
     if id(node) in above:  # an alias to a node that holds it: safe_load would build an endless object
         problems.append(Problem(dotted(place), "an alias to something that holds it", node.start_mark.line + 1))
         return
@@ -51,6 +56,8 @@ def read_yaml(data: bytes) -> tuple[Any, dict[Place, int], list[Problem]]:
             if node is None:
                 return {}, {}, []
             _walk(node, (), lines, problems, set())
+            if len(lines) > MOST_PLACES:
+                problems = [Problem("", f"holds more than {MOST_PLACES} keys and items, aliases followed")]
             if problems:
                 return None, lines, problems
             return loader.construct_document(node), lines, []

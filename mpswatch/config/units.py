@@ -19,6 +19,8 @@ _BYTES: dict[str | None, int] = {
     **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", start=1)},
     **{f"{letter}B": 1000**power for power, letter in enumerate("kMGT", start=1)},
 }
+_LONGEST = 100 * 365 * 86400.0  # what a time span or a date can still be added to, and nobody means more
+_LARGEST = 1 << 60
 _QUIET = re.compile(r"(\d\d):(\d\d)\s*-\s*(\d\d):(\d\d)")
 
 
@@ -27,7 +29,12 @@ class UnfitError(ValueError):
 
 
 def _number(raw: object) -> float | None:
-    return float(raw) if isinstance(raw, int | float) and not isinstance(raw, bool) else None
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return None
+    try:
+        return float(raw)
+    except OverflowError:
+        return float("inf")
 
 
 def duration(raw: object) -> float:
@@ -41,6 +48,8 @@ def duration(raw: object) -> float:
             number = float(text)
     if number is None or not 0 <= number < float("inf"):
         raise UnfitError("not a duration")
+    if number > _LONGEST:
+        raise UnfitError("longer than a hundred years")
     return number
 
 
@@ -56,13 +65,16 @@ def size(raw: object) -> int:
     """`10GiB`, `500MB`, or a number of bytes."""
     number = _number(raw)
     if number is not None:
-        if number != int(number) or number < 0:
+        if not 0 <= number < float("inf") or number != int(number):
             raise UnfitError("not a whole number of bytes")
-        return int(number)
-    matched = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
-    if matched is None:
-        raise UnfitError("not a size")
-    return int(float(matched[1]) * _BYTES[matched[2]])
+    else:
+        matched = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        if matched is None:
+            raise UnfitError("not a size")
+        number = float(matched[1]) * _BYTES[matched[2]]
+    if number > _LARGEST:
+        raise UnfitError("more than an EiB")
+    return int(number)
 
 
 def caps(raw: object) -> tuple[str, ...]:

@@ -225,3 +225,37 @@ def test_the_state_directory_is_systemds_then_roots_then_the_users_own(monkeypat
     assert default_state_directory({"HOME": "/home/u", "XDG_STATE_HOME": "/state"}) == "/state/mpswatch"
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert default_state_directory({"HOME": "/root"}) == "/var/lib/mpswatch"
+
+
+ALIASES = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ALIASES, "keys and items"),
+        ("host: x\n" + "# filled up\n" * 30_000, "larger than"),
+        ("[" * 3_000, "not YAML"),
+    ],
+)
+def test_a_file_that_would_keep_a_reload_busy_for_minutes_is_refused_at_once(faults, text, said):
+    found = faults(text)
+    assert said in found[""]
+
+
+@pytest.mark.parametrize("written", ["99999999999d", "9" * 400, f"'{'9' * 400}s'", "1e17"])
+def test_a_duration_that_no_clock_can_add_is_a_fault(faults, written):
+    assert "archive.keep_age" in faults(f"archive: {{keep_age: {written}}}")
+
+
+@pytest.mark.parametrize("written", ["9" * 400, f"'{'9' * 400}'", "99999999TiB", ".inf"])
+def test_a_size_beyond_every_disk_is_a_fault(faults, written):
+    assert "archive.keep_bytes" in faults(f"archive: {{keep_bytes: {written}}}")
+
+
+def test_what_a_plan_would_refuse_later_is_refused_here(faults):
+    found = faults("sweep: {size: 70000, iters: 99999999999, stack_uid: 4294967295}")
+    assert set(found) == {"sweep.size", "sweep.iters", "sweep.stack_uid"}
+    assert "sweep.deadline" in faults("sweep: {deadline: 2d}")

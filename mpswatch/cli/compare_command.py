@@ -25,15 +25,17 @@ def command(*, source: Source, first: str, second: str, as_json: bool) -> None:
     from mpswatch.history import compare  # noqa: PLC0415 - loads after the arguments are right
 
     archive = Archive(Path(source.load().archive.directory))
-    found = compare(_run(archive, first), _run(archive, second))
+    runs = (_run(archive, first), _run(archive, second))
+    found = compare(*runs)
+    simulated = any(run.simulated for run in runs)
     if as_json:
         import msgspec  # noqa: PLC0415
 
-        click.echo(json.dumps(_plain(msgspec.to_builtins(found)), indent=2))
+        click.echo(json.dumps({"simulated": simulated, **_plain(msgspec.to_builtins(found))}, indent=2))
         return
     from mpswatch.cli.compare_show import print_comparison  # noqa: PLC0415 - rich is for those who draw
 
-    print_comparison(found, first, second)
+    print_comparison(found, first, second, simulated=simulated)
 
 
 def _plain(found: list[object]) -> dict[str, object]:

@@ -11,8 +11,11 @@ from mpswatch.cli.show import console
 from mpswatch.history import Amount, CapChange, Comparison, Difference
 
 
-def print_comparison(found: Comparison, first: str, second: str) -> None:
+def print_comparison(found: Comparison, first: str, second: str, *, simulated: bool) -> None:
+    """`simulated`: at least one of the two comes from a rehearsal stack."""
     out = console()
+    if simulated:
+        out.print(Text("SIMULATED (rehearsal stack, no GPU was measured)"))
     if found.not_comparable:
         said = "These runs are no two of one series: no ratio is formed. They differ in"
         out.print(Text(said, style="red"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -70,11 +72,20 @@ def mpswatch_command() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with one of `Exit`'s codes."""
+    _mend_streams()
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = _unwritten(error)
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = mpswatch_command.main(
             args=list(arguments) if arguments is not None else None, prog_name="mpswatch", standalone_mode=False
         )
-        sys.stdout.flush()
     except click.exceptions.Exit as left:
         code = left.exit_code
     except click.ClickException as error:
@@ -86,14 +97,39 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = Exit.LEFT_AT_ONCE
     except MpswatchError as error:
         code = complain(error)
-    except BrokenPipeError:
-        # whoever read our output has gone; the interpreter would complain once more while it flushes
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = Exit.FAILED
-    except Exception:  # noqa: BLE001 - a fault of our own: said in full, with a code of its own
+    except Exception as error:  # noqa: BLE001 - a fault of our own: said in full, with a code of its own
+        if isinstance(error, OSError) and error.errno in {errno.EPIPE, errno.ENOSPC}:
+            return _unwritten(error)
         traceback.print_exc()
         code = Exit.INTERNAL
-    sys.exit(code if isinstance(code, int) else Exit.OK)
+    return code if isinstance(code, int) else Exit.OK
+
+
+def _mend_streams() -> None:
+    """Open what the caller closed (`>&-`): else the next file or socket becomes descriptor 1, and is written into.
+
+    A mark stands for what the locale cannot encode: a name or a bar is no reason to end.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+        elif name == "stdout" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _unwritten(error: OSError) -> Exit:
+    """Our output went nowhere: silent where the reader has left (`| head`), said where it did not fit."""
+    if error.errno != errno.EPIPE:
+        click.echo(f"mpswatch: the output cannot be written: {error.strerror}", err=True)
+    # the interpreter would complain once more while it flushes
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Exit.FAILED
 
 
 _EXITS = {

@@ -18,7 +18,7 @@ from mpswatch.daemon.finding import Line
 from mpswatch.daemon.hold import hold
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.pause import is_paused
-from mpswatch.daemon.port_check import port_line
+from mpswatch.daemon.port_check import port_lines
 from mpswatch.daemon.verdict import Verdict, verdict
 from mpswatch.documents import DaemonLook, Event, PollSnapshot, Reason, ServerLook
 from mpswatch.sweep.circumstances import available_memory
@@ -54,7 +54,7 @@ def examine(parts: Parts) -> Report:
         *patterns(snapshot),
         _client(client),
         *_archive(parts),
-        port_line(config),
+        *port_lines(config),
     ]
     return Report(said, tuple(lines))
 

@@ -211,6 +211,52 @@ def test_whoever_reads_our_output_may_leave(mpswatch):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [(">&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1), ("2>&-", 0)],
+)
+def test_streams_that_are_closed_or_full_are_no_fault_of_ours(redirection, code):
+    script = f"{sys.executable} -m mpswatch schema sweep {redirection}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    if code:
+        assert "No space left on device" in done.stderr
+
+
+def test_what_a_locale_cannot_encode_does_not_end_a_table(mpswatch):
+    done = mpswatch("archive", "show", REFERENCE, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" in done.stdout
+
+
+@pytest.mark.parametrize("text", [None, "basic_auth_user: {a: b}\n"])
+def test_doctor_names_a_web_file_that_cannot_be_honoured_and_promises_no_password(mpswatch, tmp_path, text):
+    path = tmp_path / "web.yml"
+    if text is not None:
+        path.write_text(text)
+    said = " ".join(mpswatch("doctor", "--web.config.file", path).stdout.split())
+    assert "MEND web file:" in said
+    assert "behind the passwords of the web file" not in said
+
+
+def test_doctor_promises_no_password_where_the_web_file_has_none(mpswatch, tmp_path):
+    path = tmp_path / "web.yml"
+    path.write_text("")
+    said = " ".join(mpswatch("doctor", "--web.config.file", path).stdout.split())
+    assert "web file:" not in said
+    assert "without a password" in said
+
+
+def test_a_comparison_of_rehearsals_says_so(mpswatch, tmp_path):
+    real, rehearsed = REFERENCE, tmp_path / "rehearsed.json"
+    rehearsed.write_text(
+        json.dumps(json.loads(real.read_text()) | {"simulated": True}).replace('"measured"', '"simulated"')
+    )
+    assert "SIMULATED" not in mpswatch("compare", real, real).stdout
+    assert "SIMULATED" in mpswatch("compare", real, rehearsed).stdout
+
+
 def test_a_command_loads_nothing_that_it_does_not_use():
     script = (
         "import sys; from mpswatch.cli.group import mpswatch_command as m\n"

@@ -112,7 +112,7 @@ def snapshot(
         disagreements=look.disagreements,
         sources=(*(source for _, source in look.daemons), *gpus.sources, look.proc),
         foreign_unknown=foreign_unknown(looks, look.tenants),
-        expectations=counted(look.tenants, look.expectations, blind or _uncounted(look)),
+        expectations=counted(look.tenants, look.expectations, blind or _uncounted(look, unseen)),
         system_memory=system_memory,
     )
 
@@ -131,12 +131,13 @@ def _identified(tenant: Tenant, known: Known | None, reason: Reason | None) -> T
     return msgspec.structs.replace(tenant, identity=known.identity)
 
 
-def _uncounted(look: Look) -> Reason | None:
-    """Why somebody who matches a pattern may not have been seen, or not for what he is."""
-    for daemon, source in look.daemons:
-        if not clients_known(daemon):
-            return source.reason or Reason.SERVER_VANISHED
-    return look.identity_reason
+def _uncounted(look: Look, unseen: Mapping[str, Reason]) -> Reason | None:
+    """Why somebody who matches a pattern may not have been seen.
+
+    A silent daemon is no such reason: whoever may be its client is unresolved, and that is counted. So a service that
+    was started while the control daemon was down shows as escaped.
+    """
+    return next(iter(unseen.values()), look.identity_reason)
 
 
 def remembered(look: Look, before: Sequence[Tenant]) -> tuple[Tenant, ...]:

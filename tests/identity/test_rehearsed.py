@@ -85,6 +85,15 @@ def test_a_service_outside_mps_has_escaped_and_the_journal_says_so_once(stack, p
     assert changes(now, poller.look()) == ()
 
 
+def test_a_service_that_is_started_while_the_control_daemon_is_down_shows_as_escaped(stack, poller):
+    stack.tell("die", what="daemon")
+    stack.add_service("embedder", escaped=True)
+    now = poller.look()
+    assert now.daemons[0].up is False
+    (embedder, _) = now.expectations
+    assert (embedder.escaped, embedder.managed, embedder.unknown_reason) == (1, 0, None)
+
+
 @needs_root
 def test_a_client_of_another_uid_that_waits_is_seen_told_and_refuses_a_sweep_even_once_it_is_dead(stack, poller):
     stack.add_service("embedder")

@@ -36,7 +36,7 @@ class Sheet:
     """Values by metric, as builders find them. A value that is no finite number is refused as a fault of ours."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, Samples] = {spec.name: {} for spec in TABLE}
+        self._samples: dict[str, Samples] = {}
 
     def put(self, name: str, value: float | None, *labels: str) -> None:
         """Set one series of `mpswatch_NAME`; a value of None is absence."""
@@ -45,11 +45,11 @@ class Sheet:
         spec = BY_NAME[f"mpswatch_{name}"]
         if len(labels) != len(spec.labels) or not math.isfinite(value):
             raise ValueError(f"{spec.name} does not take {labels} with {value}")
-        self._samples[spec.name][labels] = value
+        self._samples.setdefault(spec.name, {})[labels] = value
 
     def add(self, name: str, value: float, *labels: str) -> None:
         """Add to one series of `mpswatch_NAME`, from 0."""
-        self.put(name, self._samples[f"mpswatch_{name}"].get(labels, 0) + value, *labels)
+        self.put(name, self._samples.get(f"mpswatch_{name}", {}).get(labels, 0) + value, *labels)
 
     def unknown(self, name: str, reason: str | None, *, daemon: str = "", uuid: str = "") -> None:
         """Say that `mpswatch_NAME` is unknown for this daemon and GPU."""
@@ -67,11 +67,11 @@ class Sheet:
 
     def families(self) -> tuple[Family, ...]:
         """Give every family of the table, in its order, those without series too."""
-        return tuple(Family(spec, self._samples[spec.name]) for spec in TABLE)
+        return tuple(Family(spec, self._samples.get(spec.name, {})) for spec in TABLE)
 
     def merge(self, other: Sheet) -> None:
         for name, samples in other._samples.items():  # of the same class
-            self._samples[name].update(samples)
+            self._samples.setdefault(name, {}).update(samples)
 
 
 def bounded(reason: str | None) -> str:

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from mpswatch.metrics.sheet import Family
-from mpswatch.metrics.table import Spec
 
 Format: TypeAlias = Literal["text", "openmetrics"]
 
@@ -26,8 +25,11 @@ def render(families: Iterable[Family], format_: Format) -> bytes:
     """Write families, each with HELP and TYPE; without the end mark of OpenMetrics (`END`)."""
     lines: list[str] = []
     for family in families:
-        lines.append(_head(family.spec, format_))
-        pattern = _pattern(family.spec)
+        spec = family.spec
+        lines.append(_head(spec.name, str(spec.kind), spec.help, format_))
+        if not family.samples:
+            continue
+        pattern = _pattern(spec.name, spec.labels)
         for labels, value in family.samples.items():
             lines.append(pattern % (*map(escape, labels), number(value)))
     return "".join(lines).encode()
@@ -47,19 +49,18 @@ def escape(value: str) -> str:
     return value
 
 
-@lru_cache(maxsize=256)
-def _pattern(spec: Spec) -> str:
-    if not spec.labels:
-        return spec.name + " %s\n"
-    return spec.name + "{" + ",".join(f'{label}="%s"' for label in spec.labels) + "} %s\n"
+@lru_cache(maxsize=256)  # by words, whose hashes are kept: a Spec's is made anew each time
+def _pattern(name: str, labels: tuple[str, ...]) -> str:
+    if not labels:
+        return name + " %s\n"
+    return name + "{" + ",".join(f'{label}="%s"' for label in labels) + "} %s\n"
 
 
 @lru_cache(maxsize=512)
-def _head(spec: Spec, format_: Format) -> str:
-    name, kind = spec.name, str(spec.kind)
+def _head(name: str, kind: str, words: str, format_: Format) -> str:
     if format_ == "openmetrics":
         # There a family is called without the suffix that its kind gives to the series.
         name = name.removesuffix({"counter": "_total", "info": "_info"}.get(kind, ""))
     elif kind == "info":
         kind = "gauge"
-    return f"# HELP {name} {spec.help}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {words}\n# TYPE {name} {kind}\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from mpswatch.mps.protocol import daemon_pid, is_socket
@@ -54,7 +55,13 @@ def log_directory(pipe_directory: Path, processes: Processes) -> Path | None:
 def visible_devices(pipe_directory: Path, processes: Processes) -> tuple[str, ...] | None:
     """CUDA_VISIBLE_DEVICES of the daemon, the GPUs that its clients may use; None for all, or where nothing tells."""
     pid = daemon_pid(pipe_directory)
-    if pid is None or not _is_control(pid, processes):
+    ticks = processes.start_ticks(pid) if pid is not None else None
+    return None if pid is None or ticks is None else _visible_devices(pid, ticks, processes)
+
+
+@lru_cache(maxsize=64)  # an environment never changes: what a process was started with
+def _visible_devices(pid: int, _start_ticks: int, processes: Processes) -> tuple[str, ...] | None:
+    if not _is_control(pid, processes):
         return None
     said = processes.environment(pid).get("CUDA_VISIBLE_DEVICES")
     return None if said is None else tuple(word for part in said.split(",") if (word := part.strip()))

@@ -155,6 +155,8 @@ def test_nvidia_smi_gives_no_report(watched, how, reason):
     gpus = watched.poll()["gpus"]
     assert (gpus["value"], gpus["unknown_reason"]) == (None, reason)
     assert watched.said("source does not answer", source="nvidia-smi", reason=reason)
+    assert reason in watched.page()
+    watched.refuses(reason)
 
 
 @pytest.mark.parametrize(

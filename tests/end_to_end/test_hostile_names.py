@@ -125,7 +125,7 @@ def test_a_log_for_people_is_printable_too(stage):
     try:
         _watched.until(lambda: "sweeps will" in daemon._log.read_text())  # so the first poll has been
         pid = stage.stack.add_foreign("late", 50, process_name=NAMES["escape"] + NAMES["newline"])
-        _watched.until(lambda: any("x1b[2J" in line for line in daemon._log.read_text().splitlines()), 10.0)
+        _watched.until(lambda: "foreign tenant appeared" in daemon._log.read_text())
         stage.stack.remove(pid)
     finally:
         daemon.finish()

@@ -106,6 +106,7 @@ def no_gpu_is_known(watched, reason):
     assert watched.value("mps_up", daemon="stack") == 1
     gpus = watched.poll()["gpus"]
     assert (gpus["value"], gpus["unknown_reason"]) == (None, reason)
+    assert reason in watched.page()
     assert watched.until(lambda: watched.said("source does not answer", source="nvml", reason=reason))
     assert watched.daemon.get("/-/healthy").status_code == 200
 
@@ -116,6 +117,7 @@ def nobody_is_known(watched, reason):
     for gone in ("foreign_tenants", "foreign_memory_bytes", "unresolved_tenants"):
         assert watched.daemon.metrics().get(f"mpswatch_{gone}", {}) == {}
     assert watched.poll()["tenants"]["unknown_reason"] == reason
+    assert reason in watched.page()
 
 
 def test_nvml_is_missing(host):

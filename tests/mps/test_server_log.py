@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +110,17 @@ def test_a_log_that_is_no_file_is_not_read(tmp_path):
     (tmp_path / "server.log").mkdir()
     with pytest.raises(LogError):
         ServerLog(tmp_path).look()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a directory that this user may not enter needs another user")
+def test_a_log_that_may_not_be_read_is_a_permission():
+    script = (
+        "import os, sys; from pathlib import Path; from mpswatch.mps.server_log import LogError, ServerLog\n"
+        "os.setuid(65534)\n"
+        "try: ServerLog(Path(sys.argv[1])).look()\n"
+        "except LogError as error: print(error.reason.value)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:  # only root may enter it
+        (Path(folder) / "server.log").write_text("")
+        done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=False)
+    assert done.stdout == "permission\n", done.stderr

@@ -42,7 +42,7 @@ def settings(stack: Stack, folder: Path, name: str, web: dict[str, object]) -> P
     content = {
         "daemons": [{"name": "stack", "pipe_directory": str(stack.pipe_directory)}],
         "mps": {"control_program": str(stack.control_program)},
-        "gpu": {"source": "nvidia-smi", "nvidia_smi": str(stack.nvidia_smi), "deadline": 20},
+        "gpu": {"source": "nvidia-smi", "nvidia_smi": str(stack.nvidia_smi), "deadline": 10},
         "poll": {"interval": POLL},
         "sweep": {"enabled": False},
         "archive": {"directory": str(folder / f"archive-{name}")},
@@ -170,8 +170,8 @@ class Crowd:
 
 
 def hey(port: int, *, rate: int, seconds: int) -> dict[str, object]:
-    """20 workers that scrape `rate` times a second in all; every reply's seconds and status."""
-    workers = 20
+    """4 workers that scrape `rate` times a second in all; every reply's seconds and status."""
+    workers = 4
     command = ["hey", "-z", f"{seconds}s", "-c", str(workers), "-q", str(rate / workers), "-o", "csv"]
     done = subprocess.run([*command, f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=True)
     rows = [line.split(",") for line in done.stdout.splitlines()[1:] if line]

@@ -20,7 +20,7 @@ import pytest
 from mpswatch.archive import ArchiveError, read_run
 
 SWEEPING = {"interval": "1s", "iters": 200}
-STARTING, WATCHING = 1.5, 4.0  # seconds at most from the start of a process, and from its first page, to its kill
+STARTING, WATCHING = 1.5, 3.0  # seconds at most from the start of a process, and from its first page, to its kill
 
 
 class Reader(threading.Thread):

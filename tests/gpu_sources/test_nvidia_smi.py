@@ -327,6 +327,17 @@ def test_a_report_with_bytes_changed_is_a_document_or_a_named_error(recorded, tr
     assert msgspec.convert(msgspec.to_builtins(looks), tuple[GpuLook, ...]) == looks
 
 
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.one_of(st.binary(max_size=300), st.binary(max_size=60).map(lambda part: b"<nvidia_smi_log><gpu>" + part)))
+def test_any_bytes_are_no_report_and_a_named_error(tree, said):
+    try:
+        looks = _Canned(said, tree.root).look()
+    except GpuError as error:
+        assert isinstance(error.reason, Reason)  # noqa: PT017 - an error is one of the two right outcomes
+    else:
+        assert list(numbers(msgspec.to_builtins(looks))) == []
+
+
 class _Canned(NvidiaSmiSource):
     """Without the program: the property test is about what is made of its bytes."""
 

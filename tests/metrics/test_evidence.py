@@ -1,0 +1,161 @@
+"""Verdicts, intervals and interference as metrics: present where they were measured, silent elsewhere."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from mpswatch.documents import (
+    CapVerdict,
+    Figure,
+    InterferenceCell,
+    InterferenceDocument,
+    InterferenceProtocol,
+    Rate,
+)
+from mpswatch.metrics import families
+
+
+def shown(latest: Any, name: str) -> dict[tuple[str, ...], float]:
+    return next(family.samples for family in families(latest.view()) if family.spec.name == f"mpswatch_{name}")
+
+
+def figure(tflops: float) -> Figure:
+    return Figure(
+        tflops=tflops,
+        interval_low=tflops * 0.99,
+        interval_high=tflops * 1.01,
+        confidence=0.95,
+        within_width=True,
+        spread=0.02,
+        between_repeats=0.001,
+        count=8,
+        repeats=2,
+    )
+
+
+def thorough(facts: Any) -> Any:
+    swept = facts.sweep()
+    cells = tuple(
+        replace(
+            cell,
+            burst=figure(742.0),
+            sustained=figure(647.0),
+            verdict=CapVerdict(verdict="enforced", evidence=("seen",)),
+        )
+        for cell in swept.cells
+    )
+    return replace(swept, cells=cells, protocol=replace(swept.protocol, plan="thorough"), run_id="thorough-1")
+
+
+def interference(facts: Any, at: Any = None, pairs: int = 1) -> InterferenceDocument:
+    swept = facts.sweep()
+    rate = Rate(
+        unit="TFLOPS",
+        value=159.0,
+        interval_low=158.0,
+        interval_high=160.0,
+        confidence=0.975,
+        spread=0.01,
+        count=25,
+        settled=True,
+    )
+    cells = tuple(
+        InterferenceCell(
+            order=number,
+            victim_cap="25",
+            victim_kind="matmul",
+            aggressor_cap=str(number),
+            aggressor_kind="matmul",
+            state="measured",
+            victim=rate,
+            slowdown=0.28,
+            slowdown_low=0.27,
+            slowdown_high=0.29,
+        )
+        for number in range(1, pairs + 1)
+    )
+    return InterferenceDocument(
+        schema_version=1,
+        what="test",
+        host=swept.host,
+        run_id="i-1",
+        recorded_at=at or facts.NOON,
+        started_at=at or facts.NOON,
+        finished_at=at or facts.NOON,
+        simulated=False,
+        pipe_directory=swept.pipe_directory,
+        gpu=swept.gpu,
+        mps=swept.mps,
+        protocol=InterferenceProtocol(
+            size=4096,
+            dtype="fp16",
+            seed=1,
+            client_runtime="process",
+            backend="torch",
+            settle_seconds=0.3,
+            window_seconds=0.5,
+            kinds={},
+            slowdown="test",
+        ),
+        unmanaged_tenants=swept.unmanaged_tenants,
+        managed_clients_before=swept.managed_clients_before,
+        solo=(),
+        pairs=cells,
+        complete=True,
+    )
+
+
+def test_burst_and_sustained_never_share_a_series(latest, facts):
+    latest.record(facts.sweep())
+    latest.record(thorough(facts))
+    assert {labels[2] for labels in shown(latest, "cap_tflops")} == {"quick", "thorough"}
+    sustained = shown(latest, "cap_sustained_tflops")
+    assert {labels[2] for labels in sustained} == {"thorough"}
+    assert set(sustained.values()) == {647.0}
+    assert set(shown(latest, "cap_tflops_interval_low").values()) == {742.0 * 0.99}
+    assert {labels[2] for labels in shown(latest, "cap_sustained_tflops_interval_high")} == {"thorough"}
+
+
+def test_a_verdict_is_one_series_a_state(latest, facts):
+    latest.record(thorough(facts))
+    said = shown(latest, "cap_verdict")
+    assert {labels[4] for labels in said} == {"enforced", "not_enforced", "unknown"}
+    assert {labels[4] for labels, value in said.items() if value == 1} == {"enforced"}
+
+
+def test_a_run_without_verdicts_has_no_verdict_series(latest, facts):
+    latest.record(facts.sweep())
+    assert shown(latest, "cap_verdict") == {}
+
+
+def test_interference_is_published_with_its_interval_and_its_time(latest, facts):
+    latest.record(interference(facts))
+    ((labels, value),) = shown(latest, "interference_slowdown_ratio").items()
+    assert labels == (facts.DAEMON, facts.GPU, "25", "matmul", "1", "matmul")
+    assert value == 0.28
+    assert list(shown(latest, "interference_slowdown_ratio_interval_high").values()) == [0.29]
+    assert list(shown(latest, "interference_last_run_timestamp_seconds").values()) == [facts.NOON.timestamp()]
+
+
+def test_interference_is_bounded_however_many_pairs_were_measured(latest, facts):
+    latest.record(interference(facts, pairs=140))
+    assert len(shown(latest, "interference_slowdown_ratio")) == 100
+
+
+def test_interference_goes_stale_and_keeps_its_time(latest, facts, clock):
+    latest.record(interference(facts))
+    clock.wait(3 * 3600 + 1)
+    assert shown(latest, "interference_slowdown_ratio") == {}
+    assert shown(latest, "interference_complete") == {}
+    assert len(shown(latest, "interference_last_run_timestamp_seconds")) == 1
+
+
+def test_interference_of_an_earlier_process_has_its_own_age(latest, facts):
+    long_ago = facts.NOON - timedelta(hours=4)
+    latest.restore_interferences([interference(facts, at=long_ago)], now=facts.NOON)
+    assert shown(latest, "interference_slowdown_ratio") == {}
+    latest.restore_interferences([interference(facts)], now=facts.NOON)
+    assert len(shown(latest, "interference_slowdown_ratio")) == 1

@@ -51,6 +51,11 @@ def answer(line):  # noqa: PLR0911 - one reply a return
 
 
 out = "".join(answer(line) for line in asked.splitlines()).encode()
+if number < scenario.get("drops", 0):  # the connection was hung up on: recorded on an H200 while two asked at once
+    if scenario.get("silently") is not None:
+        sys.exit(scenario["silently"])
+    os.write(1, b"Cannot send command to MPS control daemon process\n")
+    sys.exit(1)
 if mode == "frozen":
     time.sleep(60)
 elif mode == "frozen_in_the_middle":

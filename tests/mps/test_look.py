@@ -378,3 +378,22 @@ def test_whatever_a_control_program_prints_the_look_is_a_document(daemon, raw):
     look, source = daemon.look(known=[633])
     assert from_json(to_json(look), DaemonLook) == look
     assert source.success == (look.servers.value is not None)
+
+
+@pytest.mark.parametrize("silently", [None, 0, 1])
+@pytest.mark.parametrize(("drops", "up"), [(1, True), (2, True), (3, None)])
+def test_a_question_that_the_daemon_dropped_is_asked_again_twice(daemon, drops, up, silently):
+    """It hangs up on one of two programs that ask at the same moment (seen on an H200)."""
+    daemon.play(STACK, drops=drops, silently=silently)
+    look, source = daemon.look(known=[633])
+    assert look.up is up
+    assert source.reason == (None if up else "daemon_nonsense")
+    assert len(daemon.asked()) == min(drops + 1, 3)
+
+
+def test_a_dropped_question_is_not_asked_again_past_its_deadline(daemon):
+    daemon.play(STACK, drops=9)
+    began = time.monotonic()
+    look, _ = daemon.look(known=[633], deadline=0.4)
+    assert look.up is None
+    assert time.monotonic() - began < 2

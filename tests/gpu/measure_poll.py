@@ -20,11 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
+
+from mpswatch.documents import to_json
 from mpswatch.gpu import open_sources
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
-
-from mpswatch.documents import to_json
 
 
 def cpu() -> float:

@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/mpswatch demo $(ARGS)
 
 test: check
-	$(BIN)/pytest -q -m "not gpu and not slow" $(ARGS)
+	$(BIN)/pytest -q $(ARGS)
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

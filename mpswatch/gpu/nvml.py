@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -175,19 +176,34 @@ def _memory(handle: object) -> _Memory:
     return memory
 
 
-def _list(name: str, handle: object) -> list[_Process]:
-    """One process list. It can outgrow the room made for it between two calls, and be of an older version."""
-    for version in ("_v3", "_v2"):
-        for attempt in (1, 2, 3):
-            try:
-                found: list[_Process] = getattr(pynvml, name + version)(handle)
-            except pynvml.NVMLError as error:
-                if error.value == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND and version == "_v3":
-                    break
-                if error.value == pynvml.NVML_ERROR_INSUFFICIENT_SIZE and attempt < 3:
-                    continue
-                raise
-            return found
+_STRUCTURES = (("_v3", pynvml.c_nvmlProcessInfo_v3_t), ("_v2", pynvml.c_nvmlProcessInfo_v2_t))
+_ROOM = 64
+_room: dict[str, int] = {}
+
+
+def _list(name: str, handle: object) -> Sequence[_Process]:
+    """One process list. It can outgrow the room made for it between two calls, and be of an older version.
+
+    pynvml's own function asks twice, for the number first, and the driver goes through its processes each time; here
+    there is room for as many as lately and some more.
+    """
+    for version, structure in _STRUCTURES:
+        try:
+            function = getattr(pynvml.nvmlLib, name + version)
+        except AttributeError:
+            continue
+        for _ in range(3):
+            room = _room.get(name, _ROOM)
+            count, found = ctypes.c_uint(room), (structure * room)()
+            said = function(handle, ctypes.byref(count), found)
+            if said == pynvml.NVML_SUCCESS:
+                processes: Sequence[_Process] = found[: count.value]
+                return processes
+            if said != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                break
+            _room[name] = count.value * 2 + _ROOM
+        if said != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise pynvml.NVMLError(said)
     raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
@@ -208,7 +224,10 @@ def _row(process: _Process, managed: set[int] | None, total: int | None) -> Row:
 
 
 def _name(pid: int) -> str | None:
-    name: str | bytes | None = Readings(reason_of).take("name", lambda: _process_name(pid))
+    try:
+        name: str | bytes | None = _process_name(pid)
+    except Exception:  # noqa: BLE001 -- a vendor's library: without its name a process counts all the same
+        return None
     return shown(name) if name else None
 
 

@@ -91,6 +91,16 @@ def merged(rows: Iterable[Row]) -> tuple[GpuProcess, ...]:
 
 
 def _one(rows: Sequence[Row]) -> GpuProcess:
+    if len(rows) == 1:
+        row = rows[0]
+        known = row.used_memory_bytes is not None
+        return GpuProcess(
+            pid=row.pid,
+            used_memory_bytes=row.used_memory_bytes,
+            memory_unknown_reason=None if known else row.memory_unknown_reason or Reason.NOT_SUPPORTED,
+            mps_client=row.mps_client,
+            name=row.name or None,
+        )
     reasons = [row.memory_unknown_reason for row in rows if row.used_memory_bytes is None]
     return GpuProcess(
         pid=rows[0].pid,

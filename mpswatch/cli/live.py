@@ -67,7 +67,7 @@ def _said(step: Progress) -> tuple[str, bool]:
         case PairDone():
             said = _pair(step.cell), True
         case Finished():
-            said = f"{step.measured} of {step.of} caps measured in {step.seconds:.1f} s", True
+            said = f"{step.measured} of {step.of} {step.what} measured in {step.seconds:.1f} s", True
         case Refused():
             said = "", False
     return said

@@ -28,27 +28,34 @@ def print_interference(document: InterferenceDocument, out: Console) -> None:
     )
     alike = [cell for cell in document.pairs if cell.victim_kind == cell.aggressor_kind == "matmul"]
     caps = sorted({cell.victim_cap for cell in alike}, key=float)
-    out.print(
-        _grid("matmul beside matmul", alike, [(cap, "matmul") for cap in caps], [(cap, "matmul") for cap in caps])
-    )
+    loads = [(cap, "matmul") for cap in caps]
+    _say("matmul beside matmul: share of its rate that the victim (row) loses", out)
+    out.print(_grid(alike, loads, loads))
     mixed = [cell for cell in document.pairs if cell.victim_cap == cell.aggressor_cap]
     kinds = [(cell.victim_cap, cell.victim_kind) for cell in mixed if cell.victim_kind != "matmul"]
     if kinds:
         cap = kinds[0][0]
         work = list(dict.fromkeys([(cap, "matmul"), *kinds]))
-        out.print(_grid(f"kinds of work, {cap} % beside {cap} %", mixed, work, work))
+        _say(f"kinds of work, {cap} % beside {cap} %: share of its rate that the victim (row) loses", out)
+        out.print(_grid(mixed, work, work))
+    _say("every cell", out)
     out.print(_list(document))
     if document.partial_run_note is not None:
         out.print(Text(f"partial: {document.partial_run_note}", style="yellow"))
 
 
+def _say(heading: str, out: Console) -> None:
+    """A line of its own: a table's title would wrap at the table's width."""
+    out.print()
+    out.print(Text(heading), soft_wrap=True)
+
+
 def _grid(
-    title: str,
     cells: Sequence[InterferenceCell],
     victims: Sequence[tuple[str, str]],
     aggressors: Sequence[tuple[str, str]],
 ) -> Table:
-    table = Table(title=Text(f"{title}: share of its rate that the victim (row) loses"), title_justify="left")
+    table = Table()
     table.add_column("victim", justify="right")
     for cap, kind in aggressors:
         table.add_column(Text(f"{kind} {cap} %"), justify="right")
@@ -70,7 +77,7 @@ def _square(cell: InterferenceCell | None) -> Text:
 
 
 def _list(document: InterferenceDocument) -> Table:
-    table = Table(title=Text("every cell"), title_justify="left")
+    table = Table()
     for heading in ("victim", "beside", "rate", "unit", "slowdown", "95 % interval", "state"):
         table.add_column(heading, justify="right" if heading in {"rate", "slowdown", "95 % interval"} else "left")
     for cell in (*document.solo, *document.pairs):

@@ -94,14 +94,14 @@ class ThoroughSection(Section, frozen=True, kw_only=True):
     """The plan `thorough`: `interval` None is never by itself. The rest is `sweep.plan.Thorough`'s."""
 
     interval: PositiveDuration | None = None
-    passes: PositiveCount = 4
-    rest: Duration = 0.02
-    settle_most: PositiveDuration = 0.6
-    sustain: PositiveDuration = 0.2
+    passes: PositiveCount = 3
+    rest: Duration = 0.15
+    settle_most: PositiveDuration = 0.8
+    sustain: PositiveDuration = 0.3
     rounds_least: PositiveCount = 2
     rounds_most: PositiveCount = 4
     interval_width: Ratio = 0.01
-    budget: PositiveDuration = 8.0
+    budget: PositiveDuration = 15.0
 
 
 class InterferenceSection(Section, frozen=True, kw_only=True):

@@ -159,7 +159,7 @@ class _Interference(Session[InterferenceDocument]):
         cells = (*document.solo, *document.pairs)
         measured = sum(cell.state != "unknown" for cell in cells)
         seconds = (document.finished_at - document.started_at).total_seconds()
-        self.watch(steps.Finished(seconds=seconds, measured=measured, of=len(cells)))
+        self.watch(steps.Finished(seconds=seconds, measured=measured, of=len(cells), what="cells"))
         return document
 
 

@@ -57,7 +57,8 @@ def canonical_caps(caps: Iterable[object]) -> tuple[str, ...]:
 class Thorough:
     """How the plan `thorough` takes its samples. Durations are seconds, ratios 0-1.
 
-    Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart). Then it works under
+    Each client (a repeat) makes `passes` passes of `iters` (a burst sample each, `rest` apart: after 20 ms alone the
+    H200's power limit still held from the pass before). Then it works under
     load until its times settle (`settle_least` to `settle_most`, windows within `tolerance`; on the H200 power holds
     the clocks back from 0.4 s on), and takes sustained samples of `block` for `sustain`. All caps get a repeat, in
     order, then all again in reverse, and so on: at least `rounds_least` times, then again those whose intervals are
@@ -65,17 +66,17 @@ class Thorough:
     up. Every `look` seconds the GPU's conditions are noted.
     """
 
-    passes: int = 4
-    rest: float = 0.02
-    settle_least: float = 0.4
-    settle_most: float = 0.6
+    passes: int = 3
+    rest: float = 0.15
+    settle_least: float = 0.5
+    settle_most: float = 0.8
     tolerance: float = 0.005
-    sustain: float = 0.2
+    sustain: float = 0.3
     block: float = 0.025
     rounds_least: int = 2
     rounds_most: int = 4
     interval_width: float = 0.01
-    budget: float = 8.0
+    budget: float = 15.0
     look: float = 0.1
 
     def __post_init__(self) -> None:

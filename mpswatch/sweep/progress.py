@@ -89,11 +89,12 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The document is complete; `seconds` is the whole sweep."""
+    """The document is complete; `seconds` is the whole sweep, `measured` of `of` `what` have a number."""
 
     seconds: float
     measured: int
     of: int
+    what: str = "caps"
 
 
 Progress: TypeAlias = (

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -96,7 +97,7 @@ def real_stack(work: Path, output: Path) -> Iterator[dict[str, Any]]:
             with contextlib.suppress(OSError):
                 lines = (logs / name).read_text(errors="replace").splitlines()
                 (output / f"{name}.tail").write_text("\n".join(lines[-80:]) + "\n")
-                faults = [line for line in lines if "fault" in line.lower() or "illegal" in line.lower()]
+                faults = [line for line in lines if re.search(r"\bfault|illegal", line, re.I)]
                 if faults:
                     say(f"FAULTS in {name}:", *faults[:5])
         subprocess.run(
@@ -275,11 +276,11 @@ def one_cell(
     talk: Conversation, order: int, options: argparse.Namespace, listed: list[int], parts: Parts
 ) -> Result | str:
     size, iters = (96, 12) if options.rehearse else (4096, 80)
-    sustained = {"seconds": 0.25, "settle_least": 0.4, "settle_most": 0.6}
+    sustained = {"seconds": 0.3, "settle_least": 0.5, "settle_most": 0.8}
     talk.say(
         {
             "cell": {"order": order, "cap": "100", "size": size, "iters": iters, "dtype": "fp16", "seed": 7}
-            | {"deadline": 30.0, "warm_up": 3, "samples": 0, "passes": 4, "rest": 0.03, "sustained": sustained}
+            | {"deadline": 30.0, "warm_up": 3, "samples": 0, "passes": 3, "rest": 0.15, "sustained": sustained}
         }
     )
     until = time.monotonic() + 40

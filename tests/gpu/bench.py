@@ -41,8 +41,12 @@ CAPS = "100,75,50,25,10"
 SCRAPES = 100
 IDLE_SECONDS = 8.0
 
+COMPILED = str(Path(tempfile.gettempdir()) / "mpswatch-bench-compiled")
+
 IMPORTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "again": ([], {}),
+    "compiled anew into a folder of its own": ([], {"PYTHONPYCACHEPREFIX": COMPILED, "PYTHONDONTWRITEBYTECODE": ""}),
+    "compiled before": ([], {"PYTHONPYCACHEPREFIX": COMPILED, "PYTHONDONTWRITEBYTECODE": "1"}),
     "as the client's interpreter is started": ([], {"PYTHONDONTWRITEBYTECODE": "1"}),
     "TORCH_DEVICE_BACKEND_AUTOLOAD=0": ([], {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}),
     "-I -S with torch's folder alone on the path": (["-I", "-S"], {}),
@@ -61,7 +65,9 @@ if os.environ.get("COLLECT") == "0":
     gc.disable()
 sys.path.append({folder!r})
 import torch
-print(round(time.monotonic() - began, 3), len(sys.modules), round(time.process_time(), 3))
+kept = [m.__cached__ for m in list(sys.modules.values()) if getattr(m, "__cached__", None)]
+compiled = sum(map(os.path.exists, kept))
+print(len(kept), compiled, round(time.monotonic() - began, 3), len(sys.modules), round(time.process_time(), 3))
 """
 
 
@@ -383,8 +389,11 @@ def resident(pid: int) -> dict[str, float]:
 @contextlib.contextmanager
 def started(argv: list[str], log: Path, port: int, path: str = "/metrics") -> Iterator[subprocess.Popen[bytes]]:
     """A program that serves; SIGTERM at the end of the block."""
+    # as installed: compiled once before, whatever this machine's environment says
+    env = environment() | {"PYTHONPYCACHEPREFIX": COMPILED, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run([sys.executable, "-c", "import mpswatch.daemon.run, mpswatch.cli.run_command"], env=env, check=True)
     with log.open("wb") as out:
-        program = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, env=environment(), cwd=ROOT)
+        program = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=ROOT)
     try:
         end = time.monotonic() + 20
         while True:
@@ -476,8 +485,11 @@ def import_once(arguments: list[str], extra: dict[str, str]) -> dict[str, Any]:
     )  # fmt: skip
     if answer.returncode:
         return {"error": answer.stderr[-300:]}
-    seconds, modules, busy = answer.stdout.split()[-3:]
-    return {"seconds": float(seconds), "modules": int(modules), "cpu": float(busy)}
+    files, compiled, seconds, modules, busy = answer.stdout.split()[-5:]
+    return {
+        "seconds": float(seconds), "modules": int(modules), "cpu": float(busy), "files": int(files),
+        "of them compiled": int(compiled),
+    }  # fmt: skip
 
 
 def import_in_detail(output: Path) -> list[str]:
@@ -504,13 +516,15 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--looks", type=int, default=60)
     parser.add_argument("--rehearsal", action="store_true")
+    parser.add_argument("--short", action="store_true", help="46 processes, the daemon, and torch's import: no sweeps")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     bench = Bench(options.output, options.budget)
     work = Path(tempfile.mkdtemp(prefix="mpswatch-bench-"))
     stack = Rehearsed(work) if options.rehearsal else Real(work)
     try:
-        everything(bench, stack, work, options.repeats, str(options.looks))
+        steps = in_short if options.short else everything
+        steps(bench, stack, work, options.repeats, str(options.looks))
     finally:
         bench.found["services dead"] = stack.dead()
         stack.close()
@@ -518,6 +532,21 @@ def main() -> int:
         shutil.rmtree(work, ignore_errors=True)
     print(json.dumps({"failed": bench.failed, "seconds": round(time.monotonic() - bench.began, 1)}), flush=True)
     return 1 if bench.failed else 0
+
+
+def in_short(bench: Bench, stack: Real | Rehearsed, work: Path, _repeats: int, looks: str) -> None:
+    """What is dear to wait for left out."""
+    port = free_port()
+    configuration = configure(work, stack, port)
+    here = str(HERE / "bench_poll.py")
+    for name, (arguments, extra) in list(IMPORTS.items())[:4]:
+        bench.step("import " + name, 6, lambda arguments=arguments, extra=extra: import_once(arguments, extra))
+    bench.step("services 46", 18, lambda: stack.add(40, 6, 0.0))
+    bench.step("poll 46", 6, lambda: asked([here, "poll", str(stack.pipe), looks, *stack.programs]))
+    if importlib.util.find_spec("nvitop_exporter") is not None:
+        bench.step("nvitop 46", 6, lambda: asked([here, "nvitop", looks]))
+    bench.step("daemon", 25, lambda: run_daemon(bench, stack, configuration, port))
+    bench.step("import in detail", 6, lambda: import_in_detail(bench.output))
 
 
 def everything(bench: Bench, stack: Real | Rehearsed, work: Path, repeats: int, looks: str) -> None:

@@ -642,6 +642,10 @@ class SweepDocument(Document, frozen=True, kw_only=True):
         states = {cell.state for cell in self.cells}
         if (self.simulated and "measured" in states) or (not self.simulated and "simulated" in states):
             raise ValueError(f"simulated is {self.simulated}, but cells are {', '.join(sorted(states))}")
+        # the reference's cells have no state of their own: its envelopes are all that can say it
+        looked = (self.managed_clients_before, self.managed_clients_after, self.unmanaged_tenants, self.tflops_by_cap)
+        if not self.simulated and any(quantity.state == "simulated" for quantity in looked):
+            raise ValueError("simulated is False, but a quantity is simulated")
 
 
 # --- interference ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mpswatch.archive import Archive, ArchiveError, RunEntry, read_run
 from mpswatch.cli.options import ARCHIVE, AS_JSON, Source, configured
 from mpswatch.daemon.exit import Exit
 from mpswatch.documents import DocumentError, Event, PollSnapshot, Reason, from_json, to_json
+from mpswatch.names import printable
 
 
 @click.group("archive")
@@ -64,9 +65,9 @@ def validate(*, paths: tuple[Path, ...], quiet: bool) -> None:
         fault = _fault(path)
         if fault is not None:
             bad += 1
-            click.echo(f"{path}: {fault}", err=True)
+            click.echo(printable(f"{path}: {fault}"), err=True)
         elif not quiet:
-            click.echo(f"{path}: in order")
+            click.echo(printable(f"{path}: in order"))
     if bad:
         sys.stdout.flush()
         raise click.exceptions.Exit(Exit.FAILED)

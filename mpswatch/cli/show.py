@@ -95,14 +95,14 @@ def _row(cell: Cell, figures: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def _number(value: float | None) -> str:
     if value is None:
         return "?"
-    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+    return f"{value:.1f}" if 10 <= value < 1e6 else f"{value:.3g}"
 
 
 def bars(document: SweepDocument) -> Iterable[str]:
     """TFLOPS by cap as bars, the largest the full width: a burst figure, whatever the plan."""
     most = max((cell.tflops for cell in document.cells if cell.tflops is not None), default=0.0)
     for cell in document.cells:
-        eighths = round(BAR * 8 * cell.tflops / most) if cell.tflops is not None and most else 0
+        eighths = round(BAR * 8 * (cell.tflops / most)) if cell.tflops is not None and most else 0
         full, part = divmod(eighths, 8)
         bar = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
         yield f"{cell.cap:>6} % {bar:<{BAR}} {_number(cell.tflops)}{'' if cell.tflops is not None else ' unknown'}"

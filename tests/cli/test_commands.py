@@ -257,6 +257,29 @@ def test_a_comparison_of_rehearsals_says_so(mpswatch, tmp_path):
     assert "SIMULATED" in mpswatch("compare", real, rehearsed).stdout
 
 
+def test_a_foreign_document_with_simulated_quantities_does_not_pass_for_measured(mpswatch, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(REFERENCE.read_text().replace('"measured"', '"simulated"'))
+    done = mpswatch("archive", "show", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "simulated is False" in done.stderr
+
+
+def test_a_file_name_cannot_write_to_the_terminal(mpswatch, tmp_path):
+    (tmp_path / "a\x1b[31m\nb.json").write_bytes(REFERENCE.read_bytes())
+    assert mpswatch("archive", "validate", tmp_path).stdout == f"{tmp_path}/a\\x1b[31m\\x0ab.json: in order\n"
+
+
+def test_a_throughput_beyond_all_reason_is_still_a_table(mpswatch, tmp_path):
+    run = json.loads(REFERENCE.read_text())
+    run["cells"][0]["tflops"] = 1e308
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run))
+    done = mpswatch("archive", "show", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1e+308" in done.stdout
+
+
 def test_a_command_loads_nothing_that_it_does_not_use():
     script = (
         "import sys; from mpswatch.cli.group import mpswatch_command as m\n"

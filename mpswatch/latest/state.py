@@ -223,7 +223,7 @@ class Latest:
                     if target is not None:
                         self._take_sweep(target, fact, age=0.0)
                         self._outcomes[target, outcome(fact)] += 1
-                        self._refused.pop(target, None)
+                        self._attempted(target)
                         self._running.discard(target[:2])
                         self._stuck[target[:2]] = fact.stuck_clients
                 case HistoryLook():
@@ -251,8 +251,9 @@ class Latest:
                     continue
                 age = max(0.0, (now - finished_at(document)).total_seconds())
                 self._take_sweep(target, document, age=age)
-                if target in self._refused and self._refused[target].at < finished_at(document):
-                    del self._refused[target]
+                for refused in (target, target._replace(gpu_uuid="")):
+                    if refused in self._refused and self._refused[refused].at < finished_at(document):
+                        del self._refused[refused]
                 taken += 1
             if taken:
                 self._view = None
@@ -391,13 +392,12 @@ class Latest:
             case "sweep_refused" | "sweep_failed":
                 reason = event.reason or Reason.INTERNAL_ERROR
                 ended: Outcome = "refused" if event.kind == "sweep_refused" else "failed"
+                self._attempted(target)
                 self._running.discard((daemon, uuid))
                 self._outcomes[target, ended] += 1
                 if ended == "refused":
                     self._refusals[target, reason] += 1
                     self._refused[target] = event
-                else:
-                    self._refused.pop(target, None)
                 self._runs.appendleft(Run(event.at, target, ended, reason, event.message, event.run_id))
             case "client_stuck":
                 pids = event.details.get("pids", ())
@@ -406,6 +406,11 @@ class Latest:
                 self._paused = event.kind == "paused"
             case _:
                 pass
+
+    def _attempted(self, target: Target) -> None:
+        """Forget how the last attempt was refused, also the one that was made while the GPU was unknown."""
+        self._refused.pop(target, None)
+        self._refused.pop(target._replace(gpu_uuid=""), None)
 
     def _target_of(self, document: SweepDocument) -> Target | None:
         """Name the configured daemon a run belongs to: by pipe directory, else by name; None if it is none of ours."""

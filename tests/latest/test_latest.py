@@ -187,6 +187,20 @@ def test_a_refusal_is_counted_shown_and_over_with_the_next_run(latest, facts):
     assert [run.outcome for run in view.runs] == ["complete", "refused", "refused"]
 
 
+@pytest.mark.parametrize("by", ["a run", "a refusal", "a run of another process"])
+def test_a_refusal_while_the_gpu_was_unknown_is_over_with_the_next_attempt_on_it(latest, facts, by):
+    latest.record(facts.refusal(Reason.SOURCE_STUCK, gpu_uuid=""))
+    assert [target.gpu_uuid for target in latest.view().refused] == [""]
+    match by:
+        case "a run":
+            latest.record(facts.sweep())
+        case "a refusal":
+            latest.record(facts.refusal(Reason.UID_MISMATCH))
+        case _:
+            latest.restore([facts.sweep(facts.NOON + timedelta(hours=1))], now=facts.NOON + timedelta(hours=2))
+    assert [target.gpu_uuid for target in latest.view().refused] == ([facts.GPU] if by == "a refusal" else [])
+
+
 def test_a_run_of_another_process_after_a_refusal_ends_it(latest, facts):
     latest.record(facts.refusal())
     latest.restore([facts.sweep(facts.NOON - timedelta(minutes=1), run_id="before")], now=facts.NOON)

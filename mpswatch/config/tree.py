@@ -13,6 +13,8 @@ Place = tuple[str | int, ...]
 MOST_PLACES = 20_000
 """Keys and items of a file, aliases followed: nine aliases of nine aliases and so on are billions in a few lines."""
 
+_MOST_DIGITS = 1000  # Python refuses to write out 4,300 decimal ones, and hexadecimal ones come in without a limit
+
 
 def dotted(place: Place) -> str:
     """`sweep.client.python`, `daemons[0].name`."""
@@ -22,6 +24,17 @@ def dotted(place: Place) -> str:
     return path
 
 
+def _unfit(node: yaml.ScalarNode) -> str | None:
+    """Why a value cannot be handed on: nobody could even show it in a message."""
+    if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _MOST_DIGITS:
+        return f"a number of more than {_MOST_DIGITS} digits"
+    try:
+        node.value.encode()
+    except UnicodeEncodeError:
+        return "holds half of a pair of surrogates, which is no character"
+    return None
+
+
 def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list[Problem], above: set[int]) -> None:
     if len(lines) > MOST_PLACES:
         return
@@ -29,7 +42,11 @@ def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list
         problems.append(Problem(dotted(place), "an alias to something that holds it", node.start_mark.line + 1))
         return
     above = above | {id(node)}
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.ScalarNode):
+        fault = _unfit(node)
+        if fault is not None:
+            problems.append(Problem(dotted(place), fault, node.start_mark.line + 1))
+    elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             line = key.start_mark.line + 1
@@ -38,6 +55,7 @@ def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list
                 problems.append(Problem(dotted(below), f"is there twice, first on line {lines[below]}", line))
                 continue
             lines[below] = line
+            _walk(key, below, lines, problems, above)
             _walk(value, below, lines, problems, above)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -63,7 +81,13 @@ def read_yaml(data: bytes) -> tuple[Any, dict[Place, int], list[Problem]]:
             return loader.construct_document(node), lines, []
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+    ):  # a tag that its value does not fit: !!bool maybe, !!timestamp soon
+        return None, lines, [Problem("", "not YAML: a value does not fit its tag")]
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         return None, lines, [Problem("", f"not YAML: {what}", mark.line + 1 if mark is not None else None)]

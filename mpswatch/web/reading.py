@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from mpswatch.config.tree import read_yaml
 from mpswatch.web.settings import TlsSettings, WebFileError, WebSettings
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -26,7 +25,7 @@ HEADERS = (
     "Content-Security-Policy",
 )
 MAX_USERS = 1000
-MAX_BYTES = 1 << 20
+MAX_BYTES = 256 << 10
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
 CIPHERS = {
@@ -47,13 +46,13 @@ def read_settings(path: Path) -> WebSettings:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise WebFileError(path, [f"larger than {MAX_BYTES} bytes"])
-        content = yaml.safe_load(data)
     except OSError as error:
         raise WebFileError(path, [error.strerror or str(error)]) from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise WebFileError(path, [" ".join(str(error).split())]) from error
+    if len(data) > MAX_BYTES:
+        raise WebFileError(path, [f"larger than {MAX_BYTES >> 10} KiB"])
+    content, _, problems = read_yaml(data)
+    if problems:
+        raise WebFileError(path, [" ".join(str(problem).split()) for problem in problems])
     if content is None:
         return WebSettings()
     reader = _Reader(path.parent)

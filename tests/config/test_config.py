@@ -259,3 +259,17 @@ def test_what_a_plan_would_refuse_later_is_refused_here(faults):
     found = faults("sweep: {size: 70000, iters: 99999999999, stack_uid: 4294967295}")
     assert set(found) == {"sweep.size", "sweep.iters", "sweep.stack_uid"}
     assert "sweep.deadline" in faults("sweep: {deadline: 2d}")
+
+
+@pytest.mark.parametrize(
+    "place", ["sweep.size", "sweep.settle", "archive.keep_bytes", "web.listen_address", "log.level"]
+)
+def test_a_number_that_nobody_could_write_out_is_a_fault_with_its_place(faults, place):
+    section, key = place.split(".")
+    assert faults(f"{section}: {{{key}: 0x{'f' * 5000}}}") == {place: "a number of more than 1000 digits"}
+    assert "surrogates" in faults(f'{section}: {{{key}: "\\ud800"}}')[place]
+
+
+@pytest.mark.parametrize("value", ["!!timestamp soon", "!!bool maybe", "!!int ''", "!!float ''"])
+def test_a_value_that_does_not_fit_its_tag_is_a_fault(faults, value):
+    assert faults(f"host: {value}") == {"": "not YAML: a value does not fit its tag"}

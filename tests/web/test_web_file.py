@@ -110,6 +110,36 @@ def test_what_is_no_configuration_is_a_named_error(written, text):
     assert problems(written(text))
 
 
+ALIASES = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+BAD = {
+    "a day that no month has": ("basic_auth_users: {a: 2026-13-45}", "not YAML: month must be in 1..12"),
+    "a long number": (
+        "basic_auth_users: {a: " + "9" * 5000 + "}",
+        "basic_auth_users.a (line 1): a number of more than",
+    ),
+    "a long number that Python reads": ("rate_limit: 0x" + "f" * 5000, "rate_limit (line 1): a number of more than"),
+    "a long number for a name": ("? 0x" + "f" * 5000 + "\n: x", "a number of more than"),
+    "a tag that does not fit": ("rate_limit: !!timestamp soon", "a value does not fit its tag"),
+    "half a character": ('basic_auth_users: {"\\ud800": x}', "half of a pair of surrogates"),
+    "a key twice": ("rate_limit: null\nrate_limit: null", "is there twice"),
+    "a bomb of aliases": (ALIASES, "keys and items"),
+    "a huge file": ("rate_limit: null\n" + "# filled up\n" * 30_000, "larger than 256 KiB"),
+    "a deep file": ("[" * 3_000, "not YAML"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_file_that_yaml_chokes_on_is_a_named_error_at_once(written, bad):
+    text, said = BAD[bad]
+    begin = time.monotonic()
+    found = problems(written(text))
+    assert len(found) == 1
+    assert said in found[0]
+    assert time.monotonic() - begin < 5  # a bomb would take minutes
+
+
 def test_a_certificate_and_a_key_that_do_not_belong_together_are_named(web_directory):
     path = web_directory.write()
     web_directory.authority.issue_cert("other").private_key_pem.write_to_path(web_directory.path / "server.key")
@@ -205,6 +235,19 @@ def test_users_change_without_a_restart(serving, written):
     written(f"basic_auth_users:\n  ann: {hashed('two')}\n")
     until(lambda: httpx.get(f"{web.url}/metrics", auth=("ann", "two")).status_code == 200)
     assert httpx.get(f"{web.url}/metrics", auth=("ann", "one")).status_code == 401
+
+
+def test_what_yaml_chokes_on_leaves_the_old_file_in_force(serving, written):
+    web = serving(path=written(f"basic_auth_users:\n  ann: {hashed('one')}\n"))
+    for text in (BAD["a day that no month has"][0], BAD["a tag that does not fit"][0], ALIASES):
+        said = len(web.log.lines)
+        written(text)
+        until(lambda said=said: len(web.log.lines) > said)
+        assert web.log.lines[-1][1] == "the web configuration was not reloaded"
+        assert httpx.get(f"{web.url}/metrics", auth=("ann", "one")).status_code == 200
+        assert httpx.get(f"{web.url}/metrics").status_code == 401
+    written(f"basic_auth_users:\n  ann: {hashed('two')}\n")
+    until(lambda: httpx.get(f"{web.url}/metrics", auth=("ann", "two")).status_code == 200)
 
 
 def test_a_password_is_asked_for_everywhere_but_on_health_paths(serving, written):

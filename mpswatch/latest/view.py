@@ -131,3 +131,12 @@ class View:
     events: tuple[Event, ...]
     history: Mapping[Target, HistoryLook]
     interferences: Mapping[tuple[str, str], InterferenceHealth]
+
+    @property
+    def to_measure(self) -> tuple[Target, ...]:
+        """The targets without those that stand for attempts from a moment when no GPU could be seen.
+
+        Such a one (no `gpu_uuid`) counts only while its daemon and plan have none with a GPU's name.
+        """
+        named = {(target.daemon, target.plan) for target in self.targets if target.gpu_uuid}
+        return tuple(target for target in self.targets if target.gpu_uuid or (target.daemon, target.plan) not in named)

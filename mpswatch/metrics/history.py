@@ -12,7 +12,7 @@ STANDINGS: tuple[str, ...] = tuple(standing for standing in get_args(Standing) i
 
 
 def history(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
-    for target in view.targets:
+    for target in view.to_measure:
         health, look = view.sweeps.get(target), view.history.get(target)
         if look is not None:
             for found in look.caps:

@@ -52,7 +52,11 @@ TIMES = ("sweep_last_run_timestamp_seconds", "sweep_last_success_timestamp_secon
 
 
 def sweeps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
+    to_measure = view.to_measure
     for target in view.targets:
+        if target not in to_measure:
+            _attempts(view, target, sheet)
+            continue
         _counters(view, target, sheet)
         health = view.sweeps.get(target)
         if health is None:
@@ -61,7 +65,7 @@ def sweeps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001 
                 sheet.unknown(name, Reason.NEVER_SEEN, daemon=target.daemon, uuid=target.gpu_uuid)
         else:
             _run(target, health, sheet)
-    for daemon, uuid in sorted({target[:2] for target in view.targets} | set(view.stuck) | view.running):
+    for daemon, uuid in sorted({target[:2] for target in to_measure} | set(view.stuck) | view.running):
         sheet.put("stuck_clients", len(view.stuck.get((daemon, uuid), ())), daemon, uuid)
         sheet.put("sweep_running", int((daemon, uuid) in view.running), daemon, uuid)
 
@@ -72,6 +76,21 @@ def _counters(view: View, target: Target, sheet: Sheet) -> None:
     seen = {reason for refused, reason in view.refusals if refused == target}
     for reason in sorted({*REFUSALS, *seen}):
         sheet.put("sweep_refusals_total", view.refusals.get((target, reason), 0), *target, reason)
+    _last_refused(view, target, sheet)
+
+
+def _attempts(view: View, target: Target, sheet: Sheet) -> None:
+    """What happened without a GPU's name, and nothing at 0."""
+    for (attempted, outcome), count in sorted(view.outcomes.items()):
+        if attempted == target:
+            sheet.put("sweeps_total", count, *target, outcome)
+    for (refused, reason), count in sorted(view.refusals.items()):
+        if refused == target:
+            sheet.put("sweep_refusals_total", count, *target, reason)
+    _last_refused(view, target, sheet)
+
+
+def _last_refused(view: View, target: Target, sheet: Sheet) -> None:
     if target in view.refused:
         sheet.put("last_sweep_refused", 1, *target, bounded(view.refused[target].reason))
 

@@ -34,7 +34,7 @@ def as_json(view: View, *, private: bool) -> bytes:
             }
             for target, health in sorted(view.sweeps.items())
         ],
-        "never_swept": [target._asdict() for target in view.targets if target not in view.sweeps],
+        "never_swept": [target._asdict() for target in view.to_measure if target not in view.sweeps],
         "refused": [
             {**target._asdict(), "event": msgspec.to_builtins(event)} for target, event in sorted(view.refused.items())
         ],

@@ -146,7 +146,7 @@ def _daemon(view: View, look: DaemonLook | None) -> Sequence[Markup]:
 
 
 def _never_swept(view: View) -> Markup:
-    missing = [target for target in view.targets if target not in view.sweeps]
+    missing = [target for target in view.to_measure if target not in view.sweeps]
     if not missing:
         return Markup()
     lines = [tag("p", f"{_name(target)}: no run yet (never_seen).") for target in missing]

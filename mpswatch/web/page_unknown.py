@@ -62,7 +62,7 @@ def _tenants(poll: PollSnapshot) -> Iterator[tuple[str, str, str]]:
 
 
 def _sweeps(view: View) -> Iterator[tuple[str, str, str]]:
-    for target in view.targets:
+    for target in view.to_measure:
         gpu = "-".join(target.gpu_uuid.split("-")[:2]) or "GPU unknown"
         where = f"{target.daemon}, {gpu}, {target.plan}"
         health = view.sweeps.get(target)

@@ -8,6 +8,7 @@ import pytest
 
 from mpswatch.documents import Reason
 from mpswatch.latest import Latest, Target, WrongStackError
+from mpswatch.metrics import families
 
 TARGET = Target("mps", "GPU-4a1bc0de-1111-2222-3333-444455556666", "quick")
 
@@ -199,6 +200,27 @@ def test_a_refusal_while_the_gpu_was_unknown_is_over_with_the_next_attempt_on_it
         case _:
             latest.restore([facts.sweep(facts.NOON + timedelta(hours=1))], now=facts.NOON + timedelta(hours=2))
     assert [target.gpu_uuid for target in latest.view().refused] == ([facts.GPU] if by == "a refusal" else [])
+
+
+def test_a_refusal_while_no_gpu_could_be_seen_is_no_further_gpu_to_measure(latest, facts):
+    latest.record(facts.refusal(Reason.SOURCE_STUCK, gpu_uuid=""))
+    assert [target.gpu_uuid for target in latest.view().to_measure] == [""]  # nothing better is known
+    latest.record(facts.sweep())
+    latest.record(facts.refusal(Reason.SOURCE_STUCK, gpu_uuid=""))
+    assert latest.view().to_measure == (TARGET,)
+    assert [target.gpu_uuid for target in latest.view().targets] == ["", facts.GPU]
+    published = [
+        (family.spec.name, dict(zip(family.spec.labels, labels, strict=True)), value)
+        for family in families(latest.view())
+        for labels, value in family.samples.items()
+    ]
+    assert {(name, value) for name, labels, value in published if labels.get("uuid") == "" and "plan" in labels} == {
+        ("mpswatch_sweeps_total", 2),
+        ("mpswatch_sweep_refusals_total", 2),
+        ("mpswatch_last_sweep_refused", 1),
+    }
+    swept = {"mpswatch_stuck_clients", "mpswatch_sweep_running"}
+    assert {labels["uuid"] for name, labels, _ in published if name in swept} == {facts.GPU}
 
 
 def test_a_run_of_another_process_after_a_refusal_ends_it(latest, facts):

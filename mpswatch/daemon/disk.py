@@ -16,12 +16,15 @@ _MOST_RUNS = 10
 class DiskLook(NamedTuple):
     """`runs` are those that appeared since the last look, the newest first; at most ten of them are read.
 
-    `interferences` are the newest of each GPU and daemon, where one appeared.
+    `interferences` are the newest of each GPU and daemon, where one appeared. `total_bytes` is the archive's size
+    where it may have changed, None where it cannot be looked through; `measured` says that it was tried.
     """
 
     paused: bool
     runs: tuple[SweepDocument, ...] = ()
     interferences: tuple[InterferenceDocument, ...] = ()
+    measured: bool = False
+    total_bytes: int | None = None
 
 
 class Disk:
@@ -55,18 +58,22 @@ class Disk:
         paused = is_paused(self._archive.directory)
         try:
             changed = self._archive.runs.stat().st_mtime_ns
-        except OSError:
-            return DiskLook(paused)
+        except OSError:  # removed, or its disk is gone
+            self._seen = None
+            return DiskLook(paused, measured=True)
         if changed == self._seen:
             return DiskLook(paused)
         try:
             entries = self._archive.newer_than(self._newest)
+            total_bytes = self._archive.usage()
         except ArchiveError:
-            return DiskLook(paused)
+            self._seen = None
+            return DiskLook(paused, measured=True)
         self._seen = changed
         if entries:
             self._newest = entries[0]
-        return DiskLook(paused, tuple(filter(None, map(self._read, entries[:_MOST_RUNS]))))
+        runs = tuple(filter(None, map(self._read, entries[:_MOST_RUNS])))
+        return DiskLook(paused, runs, measured=True, total_bytes=total_bytes)
 
     def _read(self, entry: RunEntry) -> SweepDocument | None:
         try:

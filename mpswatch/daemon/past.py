@@ -105,6 +105,8 @@ class Past:
         self._loop.call_soon_threadsafe(self._see, seen)
 
     def _see(self, seen: DiskLook) -> None:
+        if seen.measured:
+            self._facts.latest.archive_measured(seen.total_bytes)
         if seen.interferences:
             self._facts.latest.restore_interferences(seen.interferences, now=datetime.now(UTC))
         taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else 0

@@ -180,8 +180,9 @@ class Latest:
     def archive_measured(self, total_bytes: int | None) -> None:
         """Take the archive's size as it was found, without a write (at the start, after retention)."""
         with self._lock:
-            self._archive = replace(self._archive, bytes=total_bytes)
-            self._view = None
+            if total_bytes != self._archive.bytes:
+                self._archive = replace(self._archive, bytes=total_bytes)
+                self._view = None
 
     def expect_remote(self) -> None:
         """Say that a remote target is configured: what is known of it is published from now on."""

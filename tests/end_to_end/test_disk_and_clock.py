@@ -89,10 +89,13 @@ def test_the_archive_is_read_only(watched, stage):
 
 
 def test_the_archives_directory_is_removed(watched, stage):
+    assert watched.value("archive_bytes") is not None
     shutil.rmtree(watched.daemon.archive / "runs")
+    watched.until(lambda: watched.value("archive_bytes") is None)  # the old size would be a lie
     written = sweep_is_published_and_not_kept(watched, "No such file or directory", "create the directory again")
     (watched.daemon.archive / "runs").mkdir()
     kept_after_all(watched, written)
+    watched.until(lambda: watched.value("archive_bytes") is not None)
 
 
 def test_a_run_that_was_cut_is_named_and_the_one_before_it_is_shown(watched, stage):

@@ -65,8 +65,9 @@ def _gpu(snapshot: PollSnapshot, gpu_uuid: str) -> GpuLook | Refusal:
     if looks is None:
         return Refusal(
             reason=as_reason(snapshot.gpus.unknown_reason, Reason.NO_GPU),
-            detail=f"the GPU could not be looked at: {snapshot.gpus.unknown_reason}",
-            remedy="see `mpswatch doctor` for NVML and nvidia-smi",
+            detail=f"the GPU could not be looked at: {_asked(snapshot) or snapshot.gpus.unknown_reason}",
+            remedy="see `mpswatch doctor`: one of the two is enough, the driver's libnvidia-ml.so.1 (gpu.source: nvml)"
+            " or nvidia-smi (gpu.nvidia_smi names it); a container needs the utility capability for either",
         )
     look = next((look for look in looks if look.gpu.uuid == gpu_uuid), None)
     if look is None:
@@ -78,6 +79,12 @@ def _gpu(snapshot: PollSnapshot, gpu_uuid: str) -> GpuLook | Refusal:
             remedy="sweep a GPU without MIG",
         )
     return look
+
+
+def _asked(snapshot: PollSnapshot) -> str:
+    """Every source that was asked about GPUs, and why it gave none: `nvml: nvml_missing, nvidia-smi: …`."""
+    failed = [look for look in snapshot.sources if look.source in {"nvml", "nvidia-smi"} and not look.success]
+    return ", ".join(f"{look.source}: {look.reason.value if look.reason else 'no answer'}" for look in failed)
 
 
 def _alone(look: DaemonLook, circumstances: Circumstances) -> Refusal | None:

@@ -19,16 +19,39 @@ def doubt_daemon(look: DaemonLook) -> Refusal | None:
         return Refusal(
             reason=silent,
             detail=f"the control daemon {look.name} cannot be asked: {silent.value}{_said(look)}",
-            remedy=f"start nvidia-cuda-mps-control -d for {look.pipe_directory}, or correct the pipe directory",
+            remedy=_mend(look, silent),
         )
     if look.servers.value is None:
         reason = as_reason(look.servers.unknown_reason, Reason.DAEMON_SILENT)
         return Refusal(
             reason=reason,
             detail=f"the control daemon {look.name} did not say which servers it runs: {reason.value}{_said(look)}",
-            remedy="see `mpswatch doctor`",
+            remedy=_mend(look, reason),
         )
     return None
+
+
+def _mend(look: DaemonLook, reason: Reason) -> str:
+    """What to do, for each way in which a control daemon is not understood: a second one helps only where none is."""
+    match reason:
+        case Reason.DAEMON_ABSENT:
+            return f"start nvidia-cuda-mps-control -d for {look.pipe_directory}, or correct the pipe directory"
+        case Reason.CONTROL_PROGRAM_MISSING:
+            return "install the driver's nvidia-cuda-mps-control, or name it in mps.control_program"
+        case Reason.DAEMON_SILENT:
+            return (
+                f"look whether the control daemon of {look.pipe_directory} hangs or is stopped (its control.log, its"
+                " state in ps); do not start a second one; a busy host may need a longer mps.deadline"
+            )
+        case Reason.DAEMON_NONSENSE:
+            return (
+                f"ask it by hand: echo get_server_list | CUDA_MPS_PIPE_DIRECTORY={look.pipe_directory}"
+                " nvidia-cuda-mps-control; where that looks right, check mps.control_program, and report the answer"
+            )
+        case Reason.PERMISSION:
+            return f"run mpswatch as a user who may use {look.pipe_directory}"
+        case _:
+            return "see `mpswatch doctor`"
 
 
 def _said(look: DaemonLook) -> str:

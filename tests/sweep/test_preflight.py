@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mpswatch.documents import Context, Reason
+from mpswatch.documents import Context, Reason, SourceLook
 from mpswatch.sweep.permit import Circumstances, Limits, LockHolder, Permit, Refusal
 from mpswatch.sweep.preflight import decide
 
@@ -147,10 +147,22 @@ def test_a_server_that_does_not_say_its_clients_may_be_full(ask, build):
     refused(ask([build.server(uid=1000, clients=None)]), Reason.DAEMON_NONSENSE)
 
 
-@pytest.mark.parametrize("reason", [Reason.DAEMON_ABSENT, Reason.DAEMON_SILENT, Reason.CONTROL_PROGRAM_MISSING])
-def test_a_daemon_that_cannot_be_asked_is_refused_by_its_own_reason(ask, build, reason):
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        (Reason.DAEMON_ABSENT, "start nvidia-cuda-mps-control -d"),
+        (Reason.DAEMON_SILENT, "hangs or is stopped"),
+        (Reason.DAEMON_NONSENSE, "ask it by hand"),
+        (Reason.CONTROL_PROGRAM_MISSING, "mps.control_program"),
+        (Reason.PERMISSION, "run mpswatch as a user who may"),
+        (Reason.SOURCE_FAILED, "mpswatch doctor"),
+    ],
+)
+def test_a_daemon_that_cannot_be_asked_is_refused_by_its_own_reason_with_what_mends_it(ask, build, reason, remedy):
     up = False if reason is Reason.DAEMON_ABSENT else None
-    refused(ask(daemon={"up": up, "up_reason": reason, "servers": build.unknown(reason)}), reason)
+    answer = refused(ask(daemon={"up": up, "up_reason": reason, "servers": build.unknown(reason)}), reason)
+    assert remedy in answer.remedy
+    assert ("control -d" in answer.remedy) == (reason is Reason.DAEMON_ABSENT)  # a second daemon mends nothing else
 
 
 def test_protocol_3_is_not_measured_under(ask, build):
@@ -159,7 +171,20 @@ def test_protocol_3_is_not_measured_under(ask, build):
 
 
 def test_a_daemon_whose_servers_are_not_known_is_refused(ask, build):
-    refused(ask(daemon={"servers": build.unknown(Reason.DAEMON_NONSENSE)}), Reason.DAEMON_NONSENSE)
+    answer = refused(ask(daemon={"servers": build.unknown(Reason.DAEMON_NONSENSE)}), Reason.DAEMON_NONSENSE)
+    assert "ask it by hand" in answer.remedy
+
+
+def test_where_no_gpu_can_be_seen_each_source_is_named_with_its_reason(ask, build):
+    sources = tuple(
+        SourceLook(source=name, daemon="", success=False, duration_seconds=0.1, reason=reason)
+        for name, reason in (("nvml", Reason.NVML_MISSING), ("nvidia-smi", Reason.NVIDIA_SMI_MISSING))
+    )
+    gpus = build.unknown(Reason.NVML_MISSING)
+    answer = refused(ask(snapshot={"gpus": gpus, "sources": sources}), Reason.NVML_MISSING)
+    assert "nvml: nvml_missing, nvidia-smi: nvidia_smi_missing" in answer.detail
+    assert "libnvidia-ml.so.1" in answer.remedy
+    assert "gpu.nvidia_smi" in answer.remedy
 
 
 def test_a_fault_within_ten_minutes_is_too_recent(ask):

@@ -147,6 +147,7 @@ class Month:
         document = replace(self._document, run_id=f"{self.now:%Y%m%dT%H%M%SZ}-{number:06x}", started_at=self.now,
                            finished_at=self.now)  # fmt: skip
         self.record(document)
+        memory.give_back()  # as the daemon does after each sweep
 
 
 def run(polls: int, directory: Path) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    stdout = sys.stdout
     try:
         code = mpswatch_command.main(
             args=list(arguments) if arguments is not None else None, prog_name="mpswatch", standalone_mode=False
@@ -91,6 +92,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         error.show()
         code = Exit.USAGE
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        # click wraps the stream and leaves with 1 where the reader of our output has left
+        return _unwritten(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
     except click.Abort:
         code = Exit.LEFT_AT_ONCE
     except KeyboardInterrupt:
@@ -124,12 +130,13 @@ def _mend_streams() -> None:
 
 
 def _unwritten(error: OSError) -> Exit:
-    """Our output went nowhere: silent where the reader has left (`| head`), said where it did not fit."""
-    if error.errno != errno.EPIPE:
+    """Our output went nowhere: in order where the reader had enough (`| head`), said where it did not fit."""
+    code = Exit.OK if error.errno == errno.EPIPE else Exit.FAILED
+    if code is Exit.FAILED:
         click.echo(f"mpswatch: the output cannot be written: {error.strerror}", err=True)
     # the interpreter would complain once more while it flushes
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return Exit.FAILED
+    return code
 
 
 _EXITS = {

@@ -43,9 +43,11 @@ def command(
     """
     from mpswatch.cli import history_show  # noqa: PLC0415 - rich is for those who draw
     from mpswatch.history import read_with_index  # noqa: PLC0415
+    from mpswatch.sweep.plan import canonical_cap  # noqa: PLC0415
 
     archive = Archive(Path(source.load().archive.directory))
     begin = moment(since)
+    cap = canonical_cap(cap) if cap is not None else None
 
     def read(index: Index) -> tuple[list[tuple[Series, list[RunFacts]]], tuple[str, ...]]:
         found = []

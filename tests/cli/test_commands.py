@@ -211,6 +211,37 @@ def test_whoever_reads_our_output_may_leave(mpswatch):
     assert "Traceback" not in done.stderr
 
 
+def test_a_list_whose_reader_had_enough_is_in_order(tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for number in range(2000):
+        (runs / f"gpu1_4a1bc0de_20261130T{number // 100:02}{number % 60:02}00Z_mps_quick_run{number:04}.json").touch()
+    listing = f"{sys.executable} -m mpswatch archive ls --limit 2000 --archive {tmp_path}"
+    whole = subprocess.run(["bash", "-c", listing], capture_output=True, text=True, timeout=60, check=False)
+    assert len(whole.stdout) > 1 << 16, "more than a pipe holds"
+    script = f"{listing} | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == whole.stdout.splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize("cap", ["abc", "0", "101", "nan", ""])
+def test_a_history_of_a_cap_that_is_none_is_a_usage_error(mpswatch, tmp_path, cap):
+    (tmp_path / "runs").mkdir()
+    done = mpswatch("history", "--cap", cap, "--archive", tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert "Traceback" not in done.stderr
+    assert mpswatch("history", "--cap", "50.0", "--archive", tmp_path).returncode == 0
+
+
+def test_a_demonstration_that_has_no_place_is_one_clear_line(mpswatch, tmp_path):
+    (tmp_path / "file").touch()
+    done = mpswatch("demo", "--once", "--stack", tmp_path / "file" / "stack")
+    assert done.returncode == Exit.REHEARSAL
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[0] == f"mpswatch: {tmp_path}/file/stack cannot be made: Not a directory"
+
+
 @pytest.mark.parametrize(
     ("redirection", "code"),
     [(">&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1), ("2>&-", 0)],

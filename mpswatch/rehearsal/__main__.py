@@ -45,7 +45,6 @@ def direct(directory: Path, gpus: int) -> int:
     """The director's process; stack.py starts it, and holds its standard input."""
     layout = Layout(directory)
     claim(layout)
-    layout.directory.mkdir(parents=True, exist_ok=True)
     layout.directory.chmod(0o755)  # clients of other users come through
     state.write(layout.mark, {"director": os.getpid(), "rehearsal": True})
     programs.write(layout, layout.daemon("default").pipe)

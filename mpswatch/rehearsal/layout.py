@@ -10,7 +10,9 @@ DIRECTORY/NAME/state/          what its server holds (state.py); DIRECTORY/NAME/
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,11 +88,23 @@ class Layout:
 
 
 def claim(layout: Layout) -> None:
-    """Make sure that `layout.directory` may become a rehearsal's, or raise `RehearsalError`.
+    """Make `layout.directory` a rehearsal's, or raise `RehearsalError`.
 
-    A directory of a real stack, one with foreign files, and one where a rehearsal is running are refused;
-    what a rehearsal that was killed has left behind is removed.
+    One that cannot be made or written, a directory of a real stack, one with foreign files, and one where a
+    rehearsal is running are refused; what a rehearsal that was killed has left behind is removed.
     """
+    try:
+        _claim(layout)
+        layout.directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(layout.directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise RehearsalError(
+            f"{layout.directory} cannot be made: {error.strerror}", "give the rehearsal a directory that you may write"
+        ) from None
+
+
+def _claim(layout: Layout) -> None:
     directory = layout.directory.resolve()
     if any(directory == real or real in directory.parents for real in REAL_DIRECTORIES):
         raise RehearsalError(

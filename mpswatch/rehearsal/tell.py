@@ -67,6 +67,8 @@ def tell(directory: Path, order: str, **details: object) -> dict[str, Any]:
             answer = msgspec.json.decode(said, type=dict[str, Any])
         except (OSError, msgspec.MsgspecError) as error:
             raise RehearsalError(f"no rehearsal answers in {directory}: {error}") from None
+        except UnicodeError as error:
+            raise RehearsalError(f"the order {order!r} cannot be sent: {error}") from None
     if "error" in answer:
         raise RehearsalError(str(answer["error"]))
     reply: dict[str, Any] = answer["ok"]

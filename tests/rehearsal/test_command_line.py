@@ -40,3 +40,10 @@ def test_what_is_not_understood_exits_2_with_the_usage():
     said = rehearsal("dance")
     assert said.returncode == 2
     assert "python -m mpswatch.rehearsal run DIR" in said.stderr
+
+
+def test_an_order_with_half_a_character_is_a_named_error(stack):
+    said = rehearsal("tell", stack.directory, "foreign", 'name="\\ud800"')
+    assert said.returncode == 1
+    assert said.stderr.startswith("the order 'foreign' cannot be sent: ")
+    assert "Traceback" not in said.stderr

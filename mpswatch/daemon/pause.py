@@ -28,7 +28,9 @@ def pause(directory: Path, by: str) -> bool:
     except OSError as error:
         raise _cannot(directory, error) from None
     try:
-        with (directory / FILE_NAME).open("x", encoding="utf-8") as file:
+        # 0640, as every file of the state directory
+        descriptor = os.open(directory / FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(f"paused {datetime.now(UTC).isoformat(timespec='seconds')} by {by}\n")
             file.flush()
             os.fsync(file.fileno())

@@ -261,7 +261,10 @@ def _remove(archive: Archive) -> None:
 
 
 def _opened(archive: Archive, lock: int, every_file: bool, progress: Progress) -> Index:  # noqa: FBT001  # as open_index
-    connection = _connect(str(archive.directory / "index.sqlite"))
+    path = archive.directory / "index.sqlite"
+    with contextlib.suppress(FileExistsError):  # SQLite would let everybody read it, and its journals take its mode
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
+    connection = _connect(str(path))
     try:
         _refresh(archive, connection, every_file, progress)
     except BaseException:

@@ -183,6 +183,15 @@ def test_the_watchdog_of_another_process_is_not_ours():
     assert Notifier.from_environment({}).watchdog is None
 
 
+def test_the_pause_is_readable_by_whom_the_archive_is(tmp_path):
+    before = os.umask(0o022)
+    try:
+        pause(tmp_path, "ann")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "paused").stat().st_mode & 0o777 == 0o640
+
+
 # --- the disk
 
 

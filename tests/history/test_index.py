@@ -53,6 +53,20 @@ def test_a_run_is_read_once(archive, run, written, reads):
     assert len(reads) == 3
 
 
+def test_the_index_is_readable_by_whom_the_archive_is(archive, run, written):
+    written(run(1))
+    before = os.umask(0o022)
+    try:
+        assert ids(archive) == [["run-0001"]]
+        index = archive.directory / "index.sqlite"
+        assert index.stat().st_mode & 0o777 == 0o640
+        index.write_bytes(b"broken" * 1000)
+        assert ids(archive) == [["run-0001"]]
+        assert index.stat().st_mode & 0o777 == 0o640  # made anew
+    finally:
+        os.umask(before)
+
+
 def test_a_run_that_has_gone_is_gone(archive, run, written):
     paths = written(run(1), run(2))
     ids(archive)

@@ -123,4 +123,5 @@ def _settings(config: Config) -> dict[str, Any]:
         "poll_interval": config.poll.interval,
         "sweep_interval": config.sweep.interval if config.sweep.enabled else None,
         "plan_intervals": intervals(config),
+        "context_limit": config.sweep.context_limit,
     }

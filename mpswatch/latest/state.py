@@ -68,6 +68,7 @@ class Latest:
         poll_stale_after: float | None = None,
         sweep_stale_after: float | None = None,
         plan_intervals: Mapping[str, float] | None = None,
+        context_limit: int | None = None,
         started_at: datetime | None = None,
         version: str = __version__,
         monotonic: Callable[[], float] = time.monotonic,
@@ -110,6 +111,7 @@ class Latest:
             poll_stale_after=poll_stale_after,
             sweep_stale_after=sweep_stale_after,
             plan_intervals=plan_intervals,
+            context_limit=context_limit,
         )
 
     # --- what the daemon tells -----------------------------------------------------------------
@@ -123,11 +125,13 @@ class Latest:
         poll_stale_after: float | None = None,
         sweep_stale_after: float | None = None,
         plan_intervals: Mapping[str, float] | None = None,
+        context_limit: int | None = None,
     ) -> None:
         """Take new settings (at the start and at a reload). None for an age means three intervals.
 
         `plan_intervals` are those of plans on a schedule of their own (thorough, interference). Without a sweep
-        interval (scheduled sweeps are off) a run goes stale after three hours.
+        interval (scheduled sweeps are off) a run goes stale after three hours. `context_limit` is what a server holds
+        where nobody tells.
         """
         with self._lock:
             self._daemons = dict(daemons)
@@ -135,6 +139,7 @@ class Latest:
             self._sweep_interval = sweep_interval
             self._poll_stale_after = poll_stale_after or 3 * poll_interval
             self._sweep_stale_after = sweep_stale_after or 3 * (sweep_interval or 3600.0)
+            self._context_limit = context_limit
             self._plan_stale_after = {plan: 3 * interval for plan, interval in (plan_intervals or {}).items()}
             self._view = None
 
@@ -445,6 +450,7 @@ class Latest:
             started_at=self._started_at,
             poll_interval=self._poll_interval,
             sweep_interval=self._sweep_interval,
+            context_limit=self._context_limit,
             daemons=tuple(self._daemons),
             targets=tuple(sorted(seen)),
             first_poll_finished=self._polled,

@@ -99,7 +99,7 @@ class View:
 
     `poll` is None before the first poll and once it went stale; `poll_unknown` says which. Mappings are
     never changed after construction. Counters count since the start of this process. `history` has how the run in
-    `sweeps` stands against earlier ones, where that is known.
+    `sweeps` stands against earlier ones, where that is known. `context_limit` is the configured one.
     """
 
     version: int
@@ -109,6 +109,7 @@ class View:
     started_at: datetime
     poll_interval: float
     sweep_interval: float | None
+    context_limit: int | None
     daemons: tuple[str, ...]
     targets: tuple[Target, ...]
     first_poll_finished: bool

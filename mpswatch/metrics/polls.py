@@ -60,7 +60,7 @@ def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # 
     looks = {look.name: look for look in view.poll.daemons} if view.poll is not None else {}
     for daemon in view.daemons:
         if daemon in looks:
-            _daemon(looks[daemon], sheet)
+            _daemon(looks[daemon], sheet, view.context_limit)
         else:
             for name in OF_A_DAEMON:
                 sheet.unknown(name, view.poll_unknown or "no_poll_yet", daemon=daemon)
@@ -72,7 +72,7 @@ def mps(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # 
         sheet.put_or_unknown("gpu_faults_total", faults, unread, daemon, daemon=daemon)
 
 
-def _daemon(look: DaemonLook, sheet: Sheet) -> None:
+def _daemon(look: DaemonLook, sheet: Sheet, context_limit: int | None) -> None:
     up = None if look.up is None else int(look.up)
     sheet.put_or_unknown("mps_up", up, look.up_reason, look.name, daemon=look.name)
     share = look.default_active_thread_percentage
@@ -94,7 +94,7 @@ def _daemon(look: DaemonLook, sheet: Sheet) -> None:
         multi_user = "" if server.multi_user is None else str(server.multi_user).lower()
         sheet.put("mps_server_info", 1, look.name, uid, multi_user, look.protocol or "")
     _server_state(look, sheet)
-    _contexts(look, sheet)
+    _contexts(look, sheet, context_limit)
 
 
 def _server_state(look: DaemonLook, sheet: Sheet) -> None:
@@ -109,15 +109,18 @@ def _server_state(look: DaemonLook, sheet: Sheet) -> None:
         sheet.put("mps_server_state", int(state in current), look.name, state)
 
 
-def _contexts(look: DaemonLook, sheet: Sheet) -> None:
-    """Sum over the servers (there is one at a time, two for a moment), unless one of them did not say."""
+def _contexts(look: DaemonLook, sheet: Sheet, configured: int | None) -> None:
+    """Sum over the servers (there is one at a time, two for a moment), unless one of them did not say.
+
+    No command of protocol 2 tells the limit: then it is the `configured` one, which the sweeps' preflight goes by too.
+    """
     servers = look.servers.value or ()
     silent = next((server for server in servers if server.contexts is None), None)
     if silent is not None:
         sheet.unknown("mps_contexts_used", silent.unknown.get("contexts"), daemon=look.name)
     else:
         sheet.put("mps_contexts_used", sum(len(server.contexts or ()) for server in servers), look.name)
-    limits = [server.context_limit for server in servers]
+    limits = [configured if server.context_limit is None else server.context_limit for server in servers]
     known = [limit for limit in limits if limit is not None]
     if not servers:
         sheet.unknown("mps_contexts_limit", "no_server", daemon=look.name)

@@ -245,8 +245,8 @@ MPS = (
     _gauge(
         "mps_contexts_limit",
         "daemon",
-        "Client contexts that this daemon's servers hold at most.",
-        NO_POLL + ", or the limit of this driver is not known",
+        "Client contexts that this daemon's servers hold at most: sweep.context_limit, where no command tells it.",
+        NO_POLL + ", or the daemon runs no server",
     ),
     _gauge(
         "mps_waiting_clients",

@@ -287,3 +287,13 @@ def test_recent_events_and_runs_are_bounded(latest, facts):
     view = latest.view()
     assert len(view.runs) == 20
     assert len(view.events) == 50
+
+
+@pytest.mark.parametrize(("told", "published"), [(None, 60), (48, 48)])
+def test_the_limit_of_contexts_is_the_configured_one_where_no_command_tells_it(latest, facts, told, published):
+    latest.configure(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600, context_limit=60)
+    server = facts.server(context_limit=told, unknown={} if told else {"context_limit": Reason.NOT_SUPPORTED})
+    look = facts.daemon(servers=facts.known((server,)))
+    latest.record(facts.poll(daemons=(look,)))
+    limits = {f.spec.name: f.samples for f in families(latest.view())}["mpswatch_mps_contexts_limit"]
+    assert limits == {(facts.DAEMON,): published}

@@ -39,8 +39,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "journal": {"archive", "names"},
     "latest": {"record"},
     "metrics": {"latest"},
-    "web": {"metrics", "latest", "markup"},
-    "config": {"sweep", "expectations", "mps", "proc"},
+    "yaml_tree": set(),
+    "web": {"metrics", "latest", "markup", "yaml_tree"},
+    "config": {"yaml_tree", "sweep", "expectations", "mps", "proc"},
     "logs": set(),
     "rehearsal": set(),
     "remote": {"archive"},
@@ -68,7 +69,7 @@ ONLY_IMPORTER = {
     "rich": {"cli"},
     "fsspec": {"remote"},
     "structlog": {"logs", "daemon"},
-    "yaml": {"config", "web"},
+    "yaml": {"yaml_tree"},
 }
 
 MAY_END_PROCESSES = {

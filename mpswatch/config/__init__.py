@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mpswatch.config.convert import Conversion
-from mpswatch.config.problems import ConfigError, Problem
+from mpswatch.config.problems import ConfigError
 from mpswatch.config.rules import contradictions
 from mpswatch.config.shape import Config
-from mpswatch.config.tree import Place, read_yaml
+from mpswatch.yaml_tree import Place, Problem, read_yaml
 
 __all__ = ["Config", "ConfigError", "Problem", "default_state_directory", "example", "load"]
 

@@ -10,10 +10,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from mpswatch.config.problems import Problem
 from mpswatch.config.shape import Section
-from mpswatch.config.tree import Place, dotted
 from mpswatch.config.units import UnfitError
+from mpswatch.yaml_tree import Place, Problem, dotted
 
 S = TypeVar("S", bound=Section)
 

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
-
-
-class Problem(NamedTuple):
-    """One fault: `place` is the key's path, `line` its line in the file where there is one."""
-
-    place: str
-    message: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        line = f" (line {self.line})" if self.line is not None else ""
-        return f"{self.place}{line}: {self.message}" if self.place else f"{self.message}{line}"
+from mpswatch.yaml_tree import Problem
 
 
 class ConfigError(MpswatchError):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from mpswatch.config.shape import Config, MatchSection
-from mpswatch.config.tree import Place
 from mpswatch.expectations import FIELDS, Expectation, Expectations, Pattern, Welcome, desktop
 from mpswatch.expectations import contradictions as conflicts
+from mpswatch.yaml_tree import Place
 
 _DAY = 86400.0
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mpswatch.config.tree import read_yaml
 from mpswatch.web.settings import TlsSettings, WebFileError, WebSettings
+from mpswatch.yaml_tree import read_yaml
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 VERSIONS = ("TLS12", "TLS13")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
-
-from mpswatch.config.problems import Problem
 
 Place = tuple[str | int, ...]
 
@@ -14,6 +12,18 @@ MOST_PLACES = 20_000
 """Keys and items of a file, aliases followed: nine aliases of nine aliases and so on are billions in a few lines."""
 
 _MOST_DIGITS = 1000  # Python refuses to write out 4,300 decimal ones, and hexadecimal ones come in without a limit
+
+
+class Problem(NamedTuple):
+    """One fault: `place` is the key's path, `line` its line in the file where there is one."""
+
+    place: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = f" (line {self.line})" if self.line is not None else ""
+        return f"{self.place}{line}: {self.message}" if self.place else f"{self.message}{line}"
 
 
 def dotted(place: Place) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +34,9 @@ class Disk:
     def __init__(self, archive: Archive, newest: RunEntry | None, interferences: Interferences | None = None) -> None:
         self._archive = archive
         self._interferences = interferences
-        self._newest_interference = self._newest_path()
+        self._newest_interference: Path | None = None
+        with contextlib.suppress(OSError):  # an archive that cannot be read is no reason to do without the rest
+            self._newest_interference = self._newest_path()
         self._newest = newest
         self._seen: int | None = None
 

@@ -260,8 +260,14 @@ def test_a_fault_too_short_to_be_polled_is_counted_and_holds_sweeps(start, stack
     until(lambda: daemon.value("mpswatch_gpu_faults_total", daemon="stack") == 1)
     (event,) = until(lambda: daemon.events("server_fault"))
     assert "encountered a fatal GPU error" in event["message"]
-    daemon.signal(signal.SIGUSR1)
-    until(lambda: daemon.value("mpswatch_sweep_refusals_total", reason="recent_fault") == 1)
+
+    def asked_and_refused():  # at once it is refused for the fault that still stands: asked until that is over
+        daemon.signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        return daemon.value("mpswatch_sweep_refusals_total", reason="recent_fault")
+
+    until(asked_and_refused)
+    assert daemon.events("sweep_started") == []
     assert daemon.stop() == 0
     again = start(daemons=daemons, sweep={"interval": "1h", "fault_quiet": "10m"})
     until(lambda: again.value("mpswatch_sweep_refusals_total", reason="recent_fault") == 1)  # nor after a restart

@@ -32,16 +32,21 @@ FULL_LOOK_EVERY = 86400.0
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """How one round of copying ended: `missing` is None where it could not tell, `fault` None when all is there."""
+    """How one round of copying ended: `missing` is None where it could not tell, `fault` None when all is there.
+
+    `looked` is False where there was no run to look for: the target was not asked anything then.
+    """
 
     copied: int
     missing: int | None
     fault: str | None
+    looked: bool
 
 
 class Report(msgspec.Struct, frozen=True):
     """What `python -m mpswatch.remote` prints; more keys may come."""
 
+    runs: int
     copied: int
     missing: int
     error: str | None
@@ -79,7 +84,8 @@ class Copying:
 
     def _done(self, began: datetime, *, full: bool) -> Callable[[Round], None]:
         def done(ended: Round) -> None:
-            self._facts.latest.remote_copied(datetime.now(UTC), missing=ended.missing, fault=ended.fault)
+            seen_at = datetime.now(UTC) if ended.looked else None
+            self._facts.latest.remote_copied(seen_at, missing=ended.missing, fault=ended.fault)
             if ended.fault is None:
                 self._complete_at = began
                 self._full_look = time.monotonic() if full else self._full_look
@@ -95,7 +101,7 @@ class Copying:
         return done
 
     def _failed(self, error: Exception) -> None:
-        self._facts.latest.remote_copied(datetime.now(UTC), missing=None, fault=str(error))
+        self._facts.latest.remote_copied(None, missing=None, fault=str(error))
         self._log.error("copying to the remote target failed", exc_info=error)
 
     def _retain(self) -> None:
@@ -118,10 +124,13 @@ def copy(config: Config, *, since: datetime | None = None) -> Round:
     try:
         answer = ask(argv, deadline=remote.deadline + GRACE)
     except MpswatchError as error:
-        return Round(copied=0, missing=None, fault=error.detail)
+        return Round(copied=0, missing=None, fault=error.detail, looked=False)
     try:
         report = msgspec.json.decode(answer.stdout, type=Report)
     except msgspec.MsgspecError:
         said = answer.stderr.decode("utf-8", "replace").strip().splitlines()
-        return Round(copied=0, missing=None, fault=said[-1] if said else f"it ended with {answer.returncode}")
-    return Round(copied=report.copied, missing=report.missing, fault=report.error if report.missing else None)
+        return Round(
+            copied=0, missing=None, fault=said[-1] if said else f"it ended with {answer.returncode}", looked=False
+        )
+    fault = report.error if report.missing else None
+    return Round(copied=report.copied, missing=report.missing, fault=fault, looked=report.runs > 0)

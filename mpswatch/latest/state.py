@@ -195,14 +195,17 @@ class Latest:
             self._archive = replace(self._archive, remote=self._archive.remote or RemoteHealth())
             self._view = None
 
-    def remote_copied(self, at: datetime, *, missing: int | None, fault: str | None) -> None:
-        """Take how a round of copying went: with a `fault` it is a failure; `missing` is None where it cannot tell."""
+    def remote_copied(self, at: datetime | None, *, missing: int | None, fault: str | None) -> None:
+        """Take how a round of copying went: with a `fault` it is a failure; `missing` is None where it cannot tell.
+
+        `at` is when the target was seen to hold every run; None where nobody looked, which is no success.
+        """
         with self._lock:
             before = self._archive.remote or RemoteHealth()
             remote = RemoteHealth(
                 missing=missing,
                 failures=before.failures + (fault is not None),
-                last_success_at=at if fault is None else before.last_success_at,
+                last_success_at=at if at is not None and fault is None else before.last_success_at,
                 fault=fault,
             )
             self._archive = replace(self._archive, remote=remote)

@@ -83,6 +83,9 @@ class Recorded:
     def is_ours(self, _launched: Launched, facts: ProcessFacts) -> bool:
         return facts.pid == ME
 
+    def launcher_pid(self, _launched: Launched) -> int | None:
+        return ME
+
 
 def lines(messages: list[Any]) -> bytes:
     return b"".join(json.dumps(message).encode() + b"\n" for message in messages)

@@ -200,11 +200,9 @@ def test_a_client_that_is_not_received_as_it_should_be_leaves_no_number(watched,
     pid = {"pid": watched.daemon.pid} if how == "other_pid" else {}
     seconds = {"seconds": 8.0} if how == "late" else {}
     watched.stack.tell("attach", how=how, **seconds, **pid)
-    before = len(watched.daemon.runs())
+    before = {run["run_id"] for run in watched.daemon.runs()}  # of two in one second neither name need come first
     watched.daemon.signal(signal.SIGUSR1)
-    run = watched.until(
-        lambda: (watched.daemon.runs() or [None])[-1] if len(watched.daemon.runs()) > before else None, 30.0
-    )
+    run = watched.until(lambda: next((run for run in watched.daemon.runs() if run["run_id"] not in before), None), 30.0)
     (cell,) = run["cells"]
     assert cell["unknown_reason"] == reason
     assert (cell["tflops"] is None) == (reason is not None)

@@ -141,6 +141,12 @@ def test_the_measuring_client_stands_alone():
         assert tops <= standard | {"torch", "numpy"}, path
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_vocabulary_is_imported_from_its_front(path):
+    inside = {f"mpswatch.documents.{module.stem}" for module in (ROOT / "documents").glob("*.py")}
+    assert room_of(path) == "documents" or not imports_of(path) & inside
+
+
 def test_the_two_halves_never_meet():
     asking, publishing = (
         {"mps", "gpu", "proc", "tenants", "identity", "expectations", "poll", "sweep"},

@@ -66,6 +66,19 @@ def test_the_reference_document_validates_against_the_published_schema():
     jsonschema.Draft202012Validator(json_schema(SweepDocument)).validate(json.loads(REFERENCE.read_bytes()))
 
 
+def test_published_schemas_name_types_by_where_they_are_imported_from_not_by_the_file_that_holds_them():
+    definitions = json_schema(PollSnapshot)["$defs"]
+    assert {name for name in definitions if "mpswatch" in name} == {
+        "Envelope_tuple_mpswatch.documents.GpuLook__...__",
+        "Envelope_tuple_mpswatch.documents.GpuProcess__...__",
+        "Envelope_tuple_mpswatch.documents.ServerLook__...__",
+        "Envelope_tuple_mpswatch.documents.Tenant__...__",
+    }
+    assert definitions["Envelope_tuple_mpswatch.documents.Tenant__...__"]["title"] == (
+        "Envelope[tuple[mpswatch.documents.Tenant, ...]]"
+    )
+
+
 @pytest.mark.parametrize("kind", [SweepDocument, PollSnapshot])
 def test_published_schemas_are_schemas(kind):
     jsonschema.Draft202012Validator.check_schema(json_schema(kind))

@@ -1,0 +1,90 @@
+"""An MPS control daemon and its servers."""
+
+from __future__ import annotations
+
+from mpswatch.documents.envelope import Document, Envelope
+from mpswatch.documents.reasons import Reason
+
+
+class Context(Document, frozen=True, kw_only=True):
+    """One row of the control program's `ps`: a client's context on a device. Enrichment, never the proof."""
+
+    pid: int
+    context_id: int
+    server_pid: int
+    device: str
+    pid_namespace: int | None
+    command: str
+
+
+class ServerLook(Document, frozen=True, kw_only=True):
+    """One MPS server. Numbers that are None have their reason in `unknown`.
+
+    `start_ticks` is field 22 of /proc/PID/stat (clock ticks since boot): with the pid it identifies the
+    process. `clients` are pids in the control daemon's pid namespace, ascending.
+    """
+
+    pid: int
+    start_ticks: int | None = None
+    age_seconds: float | None = None
+    uid: int | None = None
+    multi_user: bool | None = None
+    server_state: str | None = None
+    clients: tuple[int, ...] | None = None
+    contexts: tuple[Context, ...] | None = None
+    context_limit: int | None = None
+    unknown: dict[str, Reason] = {}
+
+
+class WaitingClient(Document, frozen=True, kw_only=True):
+    """A client on the control daemon's pending list. `pid` is as the daemon knows it, 0 where it does not."""
+
+    pid: int
+    uid: int
+
+
+class Waiting(Document, frozen=True, kw_only=True):
+    """Clients of another uid, and the daemon's intention to shut the running server down for them (control.log).
+
+    `shutdown_armed`: it does so at the server's first idle moment, even if the client has died since, and then clients
+    of the right uid hang. `clients` are those whose process is still there.
+    """
+
+    clients: tuple[WaitingClient, ...] = ()
+    shutdown_armed: bool = False
+
+
+class DaemonLook(Document, frozen=True, kw_only=True):
+    """One control daemon at one poll.
+
+    `up` is None when the daemon could be neither spoken to nor found absent (no program, no answer).
+    `our_session` is the session id of the measuring client's launcher that holds the lock on the pipe
+    directory, so the managed processes of that session are ours; None when nobody holds it.
+    `visible_devices` are the daemon's CUDA_VISIBLE_DEVICES, None for all GPUs or where they cannot be read.
+    """
+
+    name: str
+    pipe_directory: str
+    up: bool | None
+    up_reason: Reason | None = None
+    protocol: str | None = None
+    default_active_thread_percentage: float | None = None
+    servers: Envelope[tuple[ServerLook, ...]]
+    our_session: int | None = None
+    waiting: Waiting | None = None
+    visible_devices: tuple[str, ...] | None = None
+    unknown: dict[str, Reason] = {}
+
+
+class MpsFacts(Document, frozen=True, kw_only=True):
+    """The control daemon and server that a sweep measured against, as the preflight saw them."""
+
+    daemon: str
+    protocol: str | None
+    server_pid: int | None
+    server_start_ticks: int | None
+    server_uid: int | None
+    multi_user: bool | None
+    server_state: str | None
+    default_active_thread_percentage: float | None
+    unknown: dict[str, Reason] = {}

@@ -6,9 +6,10 @@ report: `read_with_index(archive, read)`, then `index.series(…)` and `index.ru
 
 from mpswatch.history.comparing import CapChange, Comparison, Difference, compare
 from mpswatch.history.facts import Amount, CapFacts, RunFacts, Series, amounts_of, facts_of, series_of
-from mpswatch.history.index import Index, Unreadable, open_index, read_with_index
+from mpswatch.history.index import open_index, read_with_index
 from mpswatch.history.judging import LOOK_BACK, Band, band_of, judge, judge_all, judge_each
 from mpswatch.history.looking import look_back
+from mpswatch.history.queries import Index, Unreadable
 
 __all__ = [
     "LOOK_BACK",

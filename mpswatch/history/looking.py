@@ -7,8 +7,9 @@ from datetime import datetime
 from mpswatch.archive import Archive
 from mpswatch.documents import HistoryLook, PastRun, SweepDocument
 from mpswatch.history.facts import RunFacts, facts_of
-from mpswatch.history.index import Index, read_with_index
+from mpswatch.history.index import read_with_index
 from mpswatch.history.judging import LOOK_BACK, judge_all
+from mpswatch.history.queries import Index
 
 SHOWN = 30
 """So many earlier runs travel with the fact, for the page."""

@@ -13,7 +13,7 @@ import pytest
 
 from mpswatch.archive import ArchiveError
 from mpswatch.history import index as index_module
-from mpswatch.history import open_index, read_with_index
+from mpswatch.history import open_index, read_with_index, refreshing
 
 
 def ids(archive):
@@ -34,8 +34,8 @@ def tflops(archive, cap="50"):
 def reads(monkeypatch):
     """Counts the runs that are opened to be indexed."""
     opened = []
-    read = index_module.read_run
-    monkeypatch.setattr(index_module, "read_run", lambda path: opened.append(path.name) or read(path))
+    read = refreshing.read_run
+    monkeypatch.setattr(refreshing, "read_run", lambda path: opened.append(path.name) or read(path))
     return opened
 
 
@@ -141,14 +141,14 @@ def test_an_archive_that_cannot_be_written_is_read_all_the_same(archive, run, wr
 
 def test_a_disk_without_room_for_the_index_does_not_hide_the_runs(archive, run, written, monkeypatch):
     written(run(1))
-    real = index_module._put
+    real = refreshing._put
 
     def full(db, path, known):
         if db.execute("PRAGMA database_list").fetchone()[2]:
             raise sqlite3.OperationalError("database or disk is full")
         real(db, path, known)
 
-    monkeypatch.setattr(index_module, "_put", full)
+    monkeypatch.setattr(refreshing, "_put", full)
     error = sqlite3.OperationalError("x")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     monkeypatch.setattr(index_module, "_is_broken", lambda _: False)

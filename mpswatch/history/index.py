@@ -148,7 +148,6 @@ def _temporary(archive: Archive, every_file: bool, progress: Progress) -> Index:
 def _connect(name: str) -> sqlite3.Connection:
     connection = sqlite3.connect(name, isolation_level=None, timeout=PATIENCE)
     connection.execute("PRAGMA temp_store = FILE")
-    connection.execute("PRAGMA cache_size = -16384")  # KiB
     return connection
 
 

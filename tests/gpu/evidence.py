@@ -38,10 +38,11 @@ from mpswatch.daemon.parts import Parts, make_parts  # noqa: E402
 from mpswatch.documents import Event, InterferenceDocument, SweepDocument, to_json  # noqa: E402
 from mpswatch.evidence.median import coefficient_of_variation, median_interval  # noqa: E402
 from mpswatch.process.bundle import client_zipapp  # noqa: E402
-from mpswatch.sweep import ProcessRuntime, Stop  # noqa: E402
 from mpswatch.sweep.conversation import Conversation  # noqa: E402
 from mpswatch.sweep.log import LauncherLog  # noqa: E402
 from mpswatch.sweep.messages import Attached, Gone, Ready, Result  # noqa: E402
+from mpswatch.sweep.runtime import ProcessRuntime  # noqa: E402
+from mpswatch.sweep.stop import Stop  # noqa: E402
 
 BURST_GOAL, SUSTAINED_GOAL, OUTSIDE_GOAL = 0.003, 0.005, 0.01
 SECONDS = {"repeatability": 170.0, "outside": 30.0, "matrix": 100.0}

@@ -14,7 +14,7 @@ import pytest
 
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.rehearsal import Stack
-from mpswatch.sweep import run_sweep
+from mpswatch.sweep.run import run_sweep
 
 HERE = Path(__file__).parent
 

@@ -15,8 +15,8 @@ import pytest
 from mpswatch.documents import Reason, SweepDocument
 from mpswatch.identity import Identities
 from mpswatch.proc import Processes
-from mpswatch.sweep import Refusal
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.runtimes import ContainerRuntime
 
 pytestmark = [

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from mpswatch.documents import Reason, SweepDocument
-from mpswatch.sweep import ClientProgramError, ProcessRuntime, Refusal
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.runtime import ClientProgramError, ProcessRuntime
 from mpswatch.sweep.runtimes import CommandRuntime, ContainerRuntime, refused_arguments
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace takes root")

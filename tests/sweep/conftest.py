@@ -34,9 +34,15 @@ from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.rehearsal import Stack
-from mpswatch.sweep import Limits, Plan, Ports, ProcessRuntime, Progress, Refusal, Stop, run_sweep
 from mpswatch.sweep.interference import run_interference
 from mpswatch.sweep.matrix import Matrix
+from mpswatch.sweep.permit import Limits, Refusal
+from mpswatch.sweep.plan import Plan
+from mpswatch.sweep.ports import Ports
+from mpswatch.sweep.progress import Progress
+from mpswatch.sweep.run import run_sweep
+from mpswatch.sweep.runtime import ProcessRuntime
+from mpswatch.sweep.stop import Stop
 
 HERE = Path(__file__).parent
 GPU = "GPU-d5186d3a-2601-5eeb-c6aa-b59b83ed0aa6"

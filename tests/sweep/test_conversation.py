@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from mpswatch.documents import Reason, SweepDocument, from_json, to_json
 from mpswatch.proc import ProcessFacts
 from mpswatch.process.launch import Launched
-from mpswatch.sweep import Refusal, Stop
 from mpswatch.sweep.conversation import Babble, Conversation, Ended, Late, Stopped
 from mpswatch.sweep.log import LauncherLog
 from mpswatch.sweep.messages import NonsenseError, Ready, Result, read
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.stop import Stop
 
 ME = os.getpid()
 PLACE = {"order": 1, "cap": "100"}

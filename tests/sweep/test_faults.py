@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mpswatch.documents import Event, Reason, SweepDocument, from_json, to_json
-from mpswatch.sweep import Limits, ProcessRuntime, Refusal
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Limits, Refusal
+from mpswatch.sweep.runtime import ProcessRuntime
 
 
 def document(outcome: SweepDocument | Refusal) -> SweepDocument:

@@ -10,10 +10,11 @@ import jsonschema
 import pytest
 
 from mpswatch.documents import InterferenceDocument, Reason, from_json, json_schema, to_json
-from mpswatch.sweep import PlanError, Refusal
 from mpswatch.sweep import progress as steps
 from mpswatch.sweep.matrix import Matrix
 from mpswatch.sweep.pair import Load, Window
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.plan import PlanError
 
 SHORT = Window(settle=0.05, length=0.12, block=0.01)
 SMALL = Matrix(caps=("25", "75"), kinds=("matmul", "stream"), mixed_cap="75", window=SHORT)

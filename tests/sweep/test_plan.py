@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpswatch.documents import Reason
-from mpswatch.sweep import Plan, PlanError, canonical_cap
-from mpswatch.sweep.plan import tflops
+from mpswatch.sweep.plan import Plan, PlanError, canonical_cap, tflops
 from mpswatch.sweep.sm import as_expected, expectation
 
 

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from mpswatch.documents import SweepDocument, from_json, json_schema, to_json
-from mpswatch.sweep import Refusal, Stop
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.stop import Stop
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "mps-cap-sweep.v1.json"
 

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from mpswatch.documents import Reason
-from mpswatch.sweep import ClientProgramError, ProcessRuntime, refused_variables
 from mpswatch.sweep.log import LauncherLog
+from mpswatch.sweep.runtime import ClientProgramError, ProcessRuntime, refused_variables
 
 TELL = (
     "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), os.getsid(0)]), flush=True)"

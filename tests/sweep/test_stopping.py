@@ -8,8 +8,8 @@ import time
 import pytest
 
 from mpswatch.documents import Reason, SweepDocument
-from mpswatch.sweep import Refusal
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Refusal
 
 
 def stop_at(desk, kind):

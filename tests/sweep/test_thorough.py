@@ -12,8 +12,9 @@ import jsonschema
 import pytest
 
 from mpswatch.documents import SweepDocument, from_json, json_schema, to_json
-from mpswatch.sweep import Plan, PlanError, Refusal, Thorough
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.permit import Refusal
+from mpswatch.sweep.plan import Plan, PlanError, Thorough
 from mpswatch.sweep.rounds import Rounds
 
 QUICK = Thorough(

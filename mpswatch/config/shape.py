@@ -98,10 +98,10 @@ class ThoroughSection(Section, frozen=True, kw_only=True):
     rest: Duration = 0.15
     settle_most: PositiveDuration = 0.8
     sustain: PositiveDuration = 0.3
-    rounds_least: PositiveCount = 2
+    rounds_least: PositiveCount = 3
     rounds_most: PositiveCount = 4
     interval_width: Ratio = 0.01
-    budget: PositiveDuration = 15.0
+    budget: PositiveDuration = 25.0
 
 
 class InterferenceSection(Section, frozen=True, kw_only=True):

@@ -73,10 +73,10 @@ class Thorough:
     tolerance: float = 0.005
     sustain: float = 0.3
     block: float = 0.025
-    rounds_least: int = 2
+    rounds_least: int = 3
     rounds_most: int = 4
     interval_width: float = 0.01
-    budget: float = 15.0
+    budget: float = 25.0
     look: float = 0.1
 
     def __post_init__(self) -> None:

@@ -43,6 +43,8 @@ LONG = 1_000_000
 
 INTERRUPTED, LEFT_AT_ONCE, REFUSED = 5, 130, 3
 FROZEN_SECONDS = CELL_DEADLINE + 2.0
+STOPPED_SECONDS = 10.0
+DEFAULT_CELL_DEADLINE = 30.0
 
 lock = threading.Lock()
 told: list[dict[str, Any]] = []
@@ -176,6 +178,27 @@ def frozen(ground: Ground, folder: Path, rng: random.Random, note: dict[str, Any
         program.signal(signal.SIGCONT)
         time.sleep(rng.uniform(0.0, 0.5))
         program.look()
+        program.signal(signal.SIGTERM)
+        came_to(program, note, 0, -signal.SIGTERM)
+
+
+def stopped_for_a_while(ground: Ground, folder: Path, rng: random.Random, note: dict[str, Any]) -> None:
+    """SIGSTOP for 10 s with a cell's default deadline: its client works on, or waits for it, and the sweep goes on."""
+    sweep = {**plan(rng), "cell_deadline": DEFAULT_CELL_DEADLINE}
+    with started(ground, folder, "run", rng, sweep=sweep) as program:
+        struck(program, note, random_moment(program, rng))
+        program.signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        while time.monotonic() < stopped + STOPPED_SECONDS:
+            if program.look():
+                note["client_seen_for"] = round(time.monotonic() - stopped, 1)
+            time.sleep(0.25)
+        note["iters"] = sweep["iters"]
+        program.signal(signal.SIGCONT)
+        until = time.monotonic() + (rng.uniform(0.0, 1.0) if sweep["iters"] == LONG else 4.0)
+        while time.monotonic() < until and not program.runs():
+            program.look()
+            time.sleep(0.1)
         program.signal(signal.SIGTERM)
         came_to(program, note, 0, -signal.SIGTERM)
 
@@ -316,6 +339,7 @@ DAEMON_WAYS = (
     way("SIGTERM to the daemon's process group", group_signalled),
     way("SIGTERM to all of the daemon's and the launcher's sessions", session_signalled),
     way("daemon stopped (SIGSTOP) beyond the cell's deadline", frozen),
+    way("daemon stopped (SIGSTOP) for 10 s, the cell's deadline 30 s", stopped_for_a_while),
     way("stdout and stderr of the program closed", output_closed),
     way("disk full under archive, log and temporary files", disk_full),
     way("control daemon frozen in mid-sweep", control_daemon_frozen),
@@ -329,7 +353,9 @@ def run(options: argparse.Namespace) -> int:
         print("the suite cannot run:\n  " + "\n  ".join(lacks), file=sys.stderr)
         return 2
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGQUIT writes a core otherwise
-    ways = [each for each in DAEMON_WAYS if options.only in each.name]
+    ways = [
+        each for each in DAEMON_WAYS if options.only in each.name and not (options.but and options.but in each.name)
+    ]
     unsafe = [each for each in WAYS if each.harness == "known_unsafe"] if options.known_unsafe else []
     began = time.monotonic()
     tally = Tally(options.output, "rehearsal" if options.rehearsal else driver(), options.stacks)
@@ -379,6 +405,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, help="at most so many trials of each way")
     parser.add_argument("--output", type=Path, help="a JSON file, written after every trial")
     parser.add_argument("--only", default="", help="ways whose name holds this")
+    parser.add_argument("--but", default="", help="no way whose name holds this")
     parser.add_argument("--known-unsafe", action="store_true", help="at the end also what cannot be survived")
     parser.add_argument("--unsafe-seconds", type=float, default=25, help="how much of --seconds that has")
     parser.add_argument("--rehearsal", action="store_true", help="without a GPU, on a rehearsal's stack")

@@ -29,6 +29,9 @@ from survival import Tally, expose, retire
 
 DAY = 86400.0
 DEFAULT_INTERVAL = 3600.0
+UNWATCHED_MOST = 0.020
+"""Seconds that work may be in flight between two looks, or one kernel where that takes longer."""
+
 PLACES = ("alone", "beside")
 
 
@@ -112,7 +115,15 @@ def main() -> int:
         return 2
     found = measure(options)
     measured = [found[name] for name in filter(found.get, PLACES)]
-    return 0 if all(each["sweep"]["exit"] == 0 and not each["dead"] for each in measured) else 1
+    over = [
+        row
+        for each in measured
+        for row in each["cells"]
+        if row["longest_unwatched_most"] > max(UNWATCHED_MOST, 1.5 * row["kernel_median"])
+    ]
+    for row in over:
+        print(f"FAIL  too long unwatched: {row}")
+    return 0 if not over and all(each["sweep"]["exit"] == 0 and not each["dead"] for each in measured) else 1
 
 
 if __name__ == "__main__":

@@ -25,7 +25,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from private_mps import ROOT, Clients, Mps, Rehearsed, came, configure, lacks, until  # sets the path for mpswatch
+from private_mps import (
+    ROOT,
+    Clients,
+    Mps,
+    Rehearsed,
+    Watching,
+    came,
+    configure,
+    lacks,
+    until,
+)  # sets the path for mpswatch
 
 from mpswatch.config import load
 from mpswatch.daemon.once import sweep_once
@@ -44,6 +54,8 @@ class Run:
         self.output, self.work, self.rehearsal = output, work, rehearsal
         self.checks: list[dict[str, object]] = []
         self.figures: dict[str, object] = {}
+        self.log: list[dict[str, Any]] = []
+        """What the last sweep logged."""
         self.began = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -62,7 +74,7 @@ class Run:
     def mps(self, name: str, *flags: str) -> Mps:
         return (Rehearsed if self.rehearsal else Mps)(self.work, name, *flags)
 
-    def parts(self, daemons: Sequence[Mps], **sweep: object) -> Parts:
+    def parts(self, daemons: Sequence[Mps], **sweep: Any) -> Parts:
         return make_parts(load(configure(self.work, daemons, **sweep)), simulated=self.rehearsal)
 
     def sweep(
@@ -72,13 +84,20 @@ class Run:
         why: str,
         *,
         on_step: Callable[[object], None] = lambda _step: None,
-        **sweep: object,
+        **sweep: Any,
     ) -> SweepDocument | None:
         """One attempt; it must end in `wanted`, and where that is a refusal no client of ours may have come."""
         parts = self.parts([mps], **sweep)
         before = mps.clients_seen()
+        self.log = []
         swept = sweep_once(
-            parts, parts.poller.look(), trigger="test", stop=Stop(), progress=on_step, work_directory=self.work
+            parts,
+            parts.poller.look(),
+            trigger="test",
+            stop=Stop(),
+            progress=on_step,
+            work_directory=self.work,
+            log=lambda event, **fields: self.log.append({"event": event, **fields}),
         )
         outcome = swept.outcomes[0]
         clients = came(before, mps.clients_seen())
@@ -92,6 +111,27 @@ class Run:
             self.check(clients == 0, f"sweep, {why}: control.log names {clients} new clients")
         self.figures.setdefault("sweeps", {})[why] = {"ended": ended, "detail": detail, "clients_in_log": clients}  # type: ignore[index,attr-defined]
         return outcome if isinstance(outcome, SweepDocument) else None
+
+    def refused(self, mps: Mps, wanted: str, why: str, **sweep: Any) -> None:
+        """The daemon refuses its first sweep for that: in a metric, the journal and the log, and nobody came."""
+        before = mps.clients_seen()
+        with Watching(configure(self.work, [mps], **sweep), rehearsal=self.rehearsal) as daemon:
+            until(lambda: daemon.events("sweep_refused") or daemon.program.poll() is not None, 20, strict=False)
+            ends = time.monotonic() + 5
+            while not (series := [line for line in daemon.metrics() if "last_sweep_refused{" in line]):
+                if time.monotonic() > ends:
+                    break
+                time.sleep(0.05)
+        journal = [event["reason"] for event in daemon.events("sweep_refused")]
+        log = [line.get("reason") for line in daemon.lines() if line.get("event") == "no sweep"]
+        clients = came(before, mps.clients_seen())
+        self.check(journal == [wanted], f"daemon, {why}: the journal says {journal}")
+        self.check(log == [wanted], f"daemon, {why}: the log says {log}")
+        self.check(
+            [f'reason="{wanted}"' in line for line in series] == [True], f"daemon, {why}: the metrics say {series}"
+        )
+        self.check(not daemon.events("sweep_started"), f"daemon, {why}: no sweep was started")
+        self.check(clients == 0, f"daemon, {why}: control.log names {clients} new clients")
 
 
 def tenants_of(snapshot: PollSnapshot) -> dict[int, Tenant]:
@@ -227,10 +267,12 @@ def wrong_uid(run: Run) -> None:
     with run.mps("other") as mps:
         replies = [f"no server: {mps.raw()!r}"]
         run.sweep(mps, "no_server", "no server")
+        run.refused(mps, "no_server", "no server")
         run.check(not mps.servers(), f"no server was started by that: {mps.servers()}")
         service = mps.clients(0, "--as", "service", uid=USERS["daemon"]).wait()
         run.check(mps.clients_seen(), "control.log does name a client that came (or it would prove nothing)")
         run.sweep(mps, "uid_mismatch", "server of another uid")
+        run.refused(mps, "uid_mismatch", "server of another uid")
         run.check(len(mps.servers()) == 1, "its server still runs")
         service.leave()
         until(lambda: not mps.ask(f"get_client_list {mps.servers()[0]}").split(), 10, strict=False)
@@ -242,7 +284,7 @@ def waiting(run: Run) -> None:
     """A server of ours, too young at first; then a client of another uid waits for it to be shut down."""
     with run.mps("waited") as mps:
         service = mps.clients(0, "--as", "service").wait()
-        run.sweep(mps, "server_unsettled", "server replaced a moment ago", settle="2m")
+        run.sweep(mps, "server_unsettled", "server started a moment ago", settle="2m")
         stranger = mps.clients(0, "--as", "stranger", uid=USERS["nobody"])
         parts = run.parts([mps])
         polls: list[PollSnapshot] = []
@@ -287,8 +329,26 @@ def full(run: Run) -> None:
     with run.mps("full") as mps:
         crowd = mps.clients(46, "--as", "crowd").wait(60)
         run.sweep(mps, "server_full", "full server")
+        run.refused(mps, "server_full", "full server")
         cost(run, run.parts([mps]), "poll_46_clients")
         crowd.leave()
+
+
+def replaced(run: Run) -> None:
+    """A server that an administrator has replaced a moment ago: no client of ours, until it has settled."""
+    with run.mps("replaced") as mps:
+        mps.clients(0, "--as", "service").wait().leave()
+        (old,) = mps.servers()
+        until(lambda: not mps.ask(f"get_client_list {old}").split(), 10, strict=False)
+        mps.replace_server()
+        began, (new,) = time.monotonic(), mps.servers()
+        run.check(new != old, f"the server was {old} and is {new}")
+        run.sweep(mps, "server_unsettled", "server replaced a moment ago", settle="2m")
+        run.refused(mps, "server_unsettled", "server replaced a moment ago", settle="2m")
+        run.check(mps.servers() == [new], f"it still runs: {mps.servers()}")
+        time.sleep(max(0.0, began + 3.0 - time.monotonic()))
+        run.sweep(mps, "complete", "the same server once it has settled", settle="2s")
+        run.write("control-replaced.txt", "\n".join(mps.lines()) + "\n")
 
 
 def changed(run: Run) -> None:
@@ -309,7 +369,8 @@ def changed(run: Run) -> None:
                     except Exception as error:  # noqa: BLE001 -- a sweep's watcher must not end the sweep
                         run.check(False, f"the server was replaced: {error!r}; servers {mps.servers()}")
 
-        document = run.sweep(mps, "partial", "another server between two cells", on_step=on_step, caps=[100, 50, 25])
+        document = run.sweep(mps, "partial", "another server between two cells", on_step=on_step, caps=[100, 50, 25],
+                             archive=run.work / "archive-changed")  # fmt: skip
         if document is None:
             return
         reasons = [cell.unknown_reason for cell in document.cells]
@@ -317,6 +378,16 @@ def changed(run: Run) -> None:
         run.check(all(reason == "server_changed" for reason in reasons[1:]), f"no other: {reasons}")
         clients = came(before, mps.clients_seen()) - run.rehearsal  # there the new server came with one of its own
         run.check(clients == 1, f"control.log names one client since: {clients}")
+        log = [line.get("reason") for line in run.log if line["event"] == "cell done"]
+        run.check(log == reasons, f"the log says so too: {log}")
+        with Watching(
+            configure(run.work, [mps], archive=run.work / "archive-changed", enabled=False), rehearsal=run.rehearsal
+        ) as daemon:
+            until(lambda: any(str(line.get("event")).startswith("serving") for line in daemon.lines()), 20)
+            series = sorted(line for line in daemon.metrics() if line.startswith("mpswatch_cap_unknown{"))
+        run.check(
+            len(series) == 2 and all('reason="server_changed"' in line for line in series), f"and the metrics: {series}"
+        )
         run.write("sweep-changed.json", to_json(document, indent=1).decode())
 
 
@@ -325,6 +396,7 @@ SCENES: dict[str, Callable[[Run], None]] = {
     "two_daemons": two_daemons,
     "wrong_uid": wrong_uid,
     "multi_user": multi_user,
+    "replaced": replaced,
     "changed": changed,
     "full": full,
 }

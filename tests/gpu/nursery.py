@@ -66,9 +66,8 @@ def fork(order: dict, fds: list[int], library: str) -> int:
             os.write(tell, b"-1")
             os._exit(1)
         pid = os.fork()
-        if pid == 0:  # a /proc of the namespace's own: with the host's the driver fails (error 304)
-            library_c.mount(None, b"/", None, MS_REC_PRIVATE, None)
-            library_c.mount(b"proc", b"/proc", b"proc", 0, None)
+        if pid == 0:
+            own_proc(library_c, fds)
             be(order, fds, library)
         os.write(tell, str(pid).encode())
         os.closerange(0, tell)
@@ -79,6 +78,17 @@ def fork(order: dict, fds: list[int], library: str) -> int:
     pid = int(os.read(told, 64) or b"-1")
     os.close(told)
     return pid
+
+
+def own_proc(library_c: ctypes.CDLL, fds: list[int]) -> None:
+    """As pid 1, a /proc of the namespace's own: with the host's the driver fails (error 304)."""
+    for call in ((None, b"/", None, MS_REC_PRIVATE, None), (b"proc", b"/proc", b"proc", 0, None)):
+        if library_c.mount(*call) != 0:
+            os.write(fds[2], f"mount{call}: {os.strerror(ctypes.get_errno())}\n".encode())
+            os._exit(8)
+    if (shown := Path("/proc/self").readlink().name) != str(os.getpid()):
+        os.write(fds[2], f"/proc/self is {shown} and we are {os.getpid()}\n".encode())
+        os._exit(8)
 
 
 def be(order: dict, fds: list[int], library: str) -> None:

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -212,6 +214,51 @@ class Rehearsed(Mps):
         self.stack.add_service("another", busy=False)
 
 
+class Watching:
+    """`mpswatch run` with this configuration: one sweep is tried at once. Ended by SIGTERM with the `with` block."""
+
+    def __init__(self, configuration: Path, *, rehearsal: bool) -> None:
+        self.log = configuration.with_suffix(".log")
+        self.archive = Path(json.loads(configuration.read_text())["archive"]["directory"])
+        argv = [sys.executable, "-m", "mpswatch", "run", "--config.file", str(configuration)]
+        if rehearsal:  # `run` itself refuses a rehearsal's stack
+            argv = [sys.executable, str(ROOT / "tests" / "end_to_end" / "rehearse.py"), str(configuration)]
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        with self.log.open("wb") as log:
+            self.program = subprocess.Popen(
+                argv, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self) -> Watching:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.program.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.program.wait(20)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log, as far as it is JSON."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return found
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Those of its journal."""
+        path = self.archive / "journal.jsonl"
+        journal = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [event for event in journal if event["kind"] == kind]
+
+    def metrics(self) -> list[str]:
+        """The lines of one scrape."""
+        (address,) = [line["addresses"][0] for line in self.lines() if str(line.get("event")).startswith("serving")]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            return str(answer.read().decode()).splitlines()
+
+
 def came(before: list[str], after: list[str]) -> int:
     """How many clients came between two `clients_seen`: by pid, as one may be named twice."""
     new = after[len(before) :]
@@ -229,9 +276,12 @@ def until(condition: Callable[[], object], seconds: float, *, strict: bool = Tru
     return True
 
 
-def configure(work: Path, daemons: Sequence[Mps], **sweep: object) -> Path:
-    """A configuration file for these daemons; what `identity.py` expects is in it."""
-    first = daemons[0]
+def configure(work: Path, daemons: Sequence[Mps], *, archive: Path | None = None, **sweep: object) -> Path:
+    """A configuration file for these daemons, with an archive of its own unless one is given.
+
+    What `identity.py` expects is in it.
+    """
+    first, number = daemons[0], time.monotonic_ns()
     settings = {
         "host": "h200",
         "daemons": [
@@ -248,12 +298,14 @@ def configure(work: Path, daemons: Sequence[Mps], **sweep: object) -> Path:
             "welcome": [{"name": "monitoring", "match": {"command": "*--as monitoring*"}}],
         },
         "sweep": {
-            "settle": "0s", "caps": [100, 50], "size": 128 if first.rehearsal else 4096,
+            "settle": "0s", "interval": "1h", "jitter": 0, "caps": [100, 50], "size": 128 if first.rehearsal else 4096,
             "iters": 4 if first.rehearsal else 80, "client": {"python": sys.executable}, **sweep,
         },
-        "archive": {"directory": str(work / "archive")},
+        "archive": {"directory": str(archive or work / f"archive-{number}")},
+        "web": {"listen_address": "127.0.0.1:0"},
+        "log": {"format": "json"},
     }  # fmt: skip
-    path = work / f"configuration-{time.monotonic_ns()}.yml"
+    path = work / f"configuration-{number}.yml"
     path.write_text(json.dumps(settings))
     return path
 

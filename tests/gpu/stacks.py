@@ -90,6 +90,9 @@ class Talk:
         self.lines = Lines(launched.receive_fd, "launcher")
         self.heard: list[tuple[float, dict[str, Any]]] = []
         self.child = -1
+        """The newest child."""
+        self.children: set[int] = set()
+        """All that are not known to have gone."""
 
     def say(self, **message: Any) -> None:
         try:
@@ -108,6 +111,9 @@ class Talk:
             raise Unexpected(f"{words} expected, {json.dumps(message)[:600]} came")
         if word == "forked" and not self._pid_namespace:  # in there, it says a number that means another here
             self.child = body["pid"]
+            self.children.add(self.child)
+        if word == "gone":
+            self.children.discard(body["pid"])
         return {**body, "word": word}
 
 
@@ -231,7 +237,10 @@ class Stack:
         argv = ["--backend", self.backend, "--pipe-directory", str(self.pipe_directory), *arguments]
         born = self.birth("launcher", log=log, arguments=argv, pid_namespace=pid_namespace)
         talk = Talk(Launched(*born), pid_namespace=pid_namespace)
-        talk.hear("ready")
+        try:
+            talk.hear("ready")
+        except Unexpected as error:
+            raise Unexpected(f"{error}; log: {read(self.log)[-500:]}") from error
         return talk
 
     def cold_launcher(self, client: Path, *arguments: str) -> Talk:

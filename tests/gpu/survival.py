@@ -27,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import results
+from pairs import PAIR_WAYS
 from stacks import Stack, Talk, Unexpected, driver, gone, missing
 from ways import WAYS, Way
 
@@ -144,8 +145,8 @@ def retire(stack: Stack, talk: Talk | None) -> None:
     if talk is not None:
         talk.launched.close()
         until = time.monotonic() + 60
-        for pid in (talk.pid, talk.child):
-            while pid > 0 and not gone(pid):
+        for pid in (talk.pid, *talk.children):
+            while not gone(pid):
                 if time.monotonic() > until:
                     raise Unexpected(f"[stack {stack.number}] {pid} does not leave")
                 time.sleep(0.005)
@@ -160,9 +161,9 @@ def expose(tally: Tally, talk: Talk | None) -> None:
         ((word, body),) = message.items()
         if word == "forked":
             forked = at
-        if word == "result":
+        if word == "result" and body["samples"]:
             seen = {"longest_unwatched": body["pieces"]["longest_unwatched"], "busy": body["timings"]["busy"]}
-            seen |= {"kernel": statistics.median(body["samples"] or [0.0]), "cell": at - forked}
+            seen |= {"kernel": statistics.median(body["samples"]), "cell": at - forked}
             with tally.lock:
                 tally.exposure[body["cap"]].append(seen)
     talk.heard.clear()
@@ -172,7 +173,11 @@ def chosen(options: argparse.Namespace) -> list[Way]:
     harnesses = (
         {"mpswatch"} | ({"known_unsafe"} if options.known_unsafe else set()) | ({"naive"} if options.naive else set())
     )
-    ways = [way for way in WAYS if way.harness in harnesses and (not options.only or options.only in way.name)]
+    ways = [
+        way
+        for way in (*WAYS, *PAIR_WAYS)
+        if way.harness in harnesses and (not options.only or options.only in way.name)
+    ]
     if not ways:
         sys.exit(f"no way is called {options.only!r}")
     return ways
@@ -183,6 +188,9 @@ def run(options: argparse.Namespace) -> int:
         print("the survival suite cannot run:\n  " + "\n  ".join(lacks), file=sys.stderr)
         return 2
     ways, until = chosen(options), time.monotonic() + options.seconds
+    safe = [way for way in ways if way.harness == "mpswatch"]
+    unsafe = [way for way in ways if way not in safe]
+    until_unsafe = until - (options.unsafe_seconds if unsafe else 0)
     tally = Tally(options.output, "rehearsal" if options.rehearsal else driver(), options.stacks)
     tally.most = options.trials or math.inf
     seed = options.seed if options.seed is not None else random.randrange(1 << 30)
@@ -192,7 +200,8 @@ def run(options: argparse.Namespace) -> int:
         try:
             with Stack(root, number, rehearsal=options.rehearsal) as stack:
                 print(f"[stack {number}] ready", flush=True)
-                serve(stack, tally, ways, until, seed + number)
+                serve(stack, tally, safe, until_unsafe, seed + number)
+                serve(stack, tally, unsafe, until, seed - number)  # last: a fault may reach into the next trial
                 if not options.rehearsal:
                     print(f"[stack {number}] left on the server: {stack.control('ps')!r}", flush=True)
         except Exception:  # noqa: BLE001 -- the other stacks go on
@@ -240,6 +249,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="ways whose name holds this")
     parser.add_argument("--naive", action="store_true", help="also the naive harness: each death is a GPU fault")
     parser.add_argument("--known-unsafe", action="store_true", help="also what cannot be survived, a few times")
+    parser.add_argument("--unsafe-seconds", type=float, default=25, help="how much of --seconds these two have")
     parser.add_argument("--rehearsal", action="store_true", help="without a GPU, against the tests' rehearsal server")
     parser.add_argument("--seed", type=int)
     return run(parser.parse_args())

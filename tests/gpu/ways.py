@@ -19,6 +19,13 @@ from pathlib import Path
 from stacks import Lines, Stack, Talk, Unexpected, gone, wait_until
 
 CAPS = ("100", "75", "50", "25", "10")
+UNDER_LOAD = {"passes": 0, "sustained": {"seconds": 600.0, "settle_least": 0.2, "settle_most": 0.4}}
+LONG = ({"iters": 1_000_000}, {"iters": 400, "passes": 50, "rest": 0.15}, UNDER_LOAD)
+"""What would compute for long: one pass, several with rests between them, and under load."""
+
+PHASES = ("allocate", "attached", "go", "fill", "predict", "warm_up", "measure", "measure", "samples", "sustained",
+          "sustained", "result")  # fmt: skip
+
 LEAVES_WITHIN = 30.0
 
 
@@ -39,12 +46,17 @@ class Way:
 
 def cell(stack: Stack, talk: Talk, rng: random.Random, **changes: object) -> dict:
     """Ask for a cell that would compute for long, up to `attached`."""
-    size = 4096 if stack.backend == "torch" else 96
-    wanted = {"order": rng.randrange(1000), "cap": rng.choice(CAPS), "size": size, "iters": 1_000_000, "dtype": "fp16"}
-    wanted |= {"seed": rng.randrange(1 << 30), "deadline": 60.0, "warm_up": 3, "samples": 0, **changes}
-    talk.say(cell=wanted)
+    talk.say(cell=request(stack, rng, **changes))
     talk.hear("forked")
     return talk.hear("attached")
+
+
+def request(stack: Stack, rng: random.Random, **changes: object) -> dict:
+    """A cell that would compute for long, in one way or another."""
+    size = 4096 if stack.backend == "torch" else 96
+    wanted = {"order": rng.randrange(1000), "cap": rng.choice(CAPS), "size": size, "iters": 80, "dtype": "fp16"}
+    wanted |= {"seed": rng.randrange(1 << 30), "deadline": 60.0, "warm_up": 3, "samples": 0}
+    return {**wanted, **(changes if "iters" in changes or "sustained" in changes else rng.choice(LONG) | changes)}
 
 
 def at_work(stack: Stack, talk: Talk, rng: random.Random, **changes: object) -> dict:
@@ -71,8 +83,8 @@ def end(talk: Talk) -> None:
 
 
 def all_gone(talk: Talk) -> None:
-    for name, pid in (("client", talk.child), ("launcher", talk.pid)):
-        wait_until(lambda pid=pid: gone(pid), LEAVES_WITHIN, f"the {name} stays")
+    for pid in (*talk.children, talk.pid):
+        wait_until(lambda pid=pid: gone(pid), LEAVES_WITHIN, f"{pid} stays, of the launcher {talk.pid}")
 
 
 def normal_end(stack: Stack, talk: Talk, rng: random.Random, **changes: object) -> None:
@@ -83,14 +95,19 @@ def normal_end(stack: Stack, talk: Talk, rng: random.Random, **changes: object) 
     left(talk, 0)
 
 
+def thorough_end(stack: Stack, talk: Talk, rng: random.Random) -> None:
+    """As the plan `thorough` asks: passes with rests between them, then under load until that has settled."""
+    sustained = {"seconds": 0.3, "settle_least": 0.4, "settle_most": 0.8}
+    normal_end(stack, talk, rng, passes=3, rest=0.15, sustained=sustained)
+
+
 def told_to_leave(stack: Stack, talk: Talk, rng: random.Random) -> None:
     at_work(stack, talk, rng)
     end(talk)
 
 
 def deadline(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    talk.say(cell={"order": 1, "cap": rng.choice(CAPS), "size": 4096 if stack.backend == "torch" else 96,
-                   "iters": 1_000_000, "seed": 1, "deadline": rng.uniform(0.2, 1.2)})  # fmt: skip
+    talk.say(cell=request(stack, rng, deadline=rng.uniform(0.2, 1.2)))
     talk.hear("forked")
     if talk.hear("attached", "failed")["word"] == "attached":
         talk.say(go=True)
@@ -115,7 +132,7 @@ def daemon_vanished(stack: Stack, talk: Talk, rng: random.Random) -> None:
 
 
 def stdout_closed(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    cell(stack, talk, rng, iters=rng.choice((80, 2000)))
+    cell(stack, talk, rng, **rng.choice(({"iters": 80}, {"iters": 2000}, UNDER_LOAD)))
     talk.say(go=True)
     time.sleep(rng.uniform(0.0, 0.3))
     read_nothing_more(talk)
@@ -133,14 +150,9 @@ def read_nothing_more(talk: Talk) -> None:
 
 
 def raising(kind: str) -> Callable[[Stack, Talk, random.Random], None]:
-    phases = ("allocate", "attached", "go", "fill", "predict", "warm_up", "measure", "measure", "measure", "result")
-
     def trial(stack: Stack, talk: Talk, rng: random.Random) -> None:
-        phase = rng.choice(phases)
-        after = rng.randint(1, 60) if phase == "measure" else 1
-        iters = 80 if phase == "result" else 1_000_000
-        wanted = {"order": 1, "cap": rng.choice(CAPS), "size": 4096 if stack.backend == "torch" else 96, "iters": iters}
-        talk.say(cell={**wanted, "seed": 1, "deadline": 60.0, "samples": 0, "fail_in": f"{phase}:{kind}:{after}"})
+        phase, changes = fault(kind, rng)
+        talk.say(cell=request(stack, rng, **changes))
         talk.hear("forked")
         if phase not in ("allocate", "attached"):
             talk.hear("attached")
@@ -151,6 +163,15 @@ def raising(kind: str) -> Callable[[Stack, Talk, random.Random], None]:
         left(talk, 1)
 
     return trial
+
+
+def fault(kind: str, rng: random.Random, phases: tuple[str, ...] = PHASES) -> tuple[str, dict]:
+    """A phase, and what a cell is asked so that it comes to it and strikes there."""
+    phase = rng.choice(phases)
+    many = phase in ("measure", "sustained")
+    strike = f"{phase}:{kind}:{rng.randint(1, 60) if many else 1}"
+    changes = UNDER_LOAD if phase == "sustained" else {"iters": 80 if phase in ("samples", "result") else 1_000_000}
+    return phase, {**changes, "samples": 5 if phase == "samples" else 0, "fail_in": strike}
 
 
 def signals_to_the_client(stack: Stack, talk: Talk, rng: random.Random) -> None:
@@ -199,20 +220,20 @@ def client_killed_after_go(stack: Stack, talk: Talk, rng: random.Random) -> None
 
 
 def client_killed_at_work(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    at_work(stack, talk, rng)
+    at_work(stack, talk, rng, iters=1_000_000)
     time.sleep(0.5)  # past the warm-up
     os.kill(talk.child, signal.SIGKILL)
     talk.hear("gone")
 
 
 def client_exits_loaded(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    cell(stack, talk, rng, fail_in=f"measure:os_exit:{rng.randint(1, 40)}")
+    cell(stack, talk, rng, iters=1_000_000, fail_in=f"measure:os_exit:{rng.randint(1, 40)}")
     talk.say(go=True)
     talk.hear("gone")
 
 
 def namespace_killed(stack: Stack, talk: Talk, rng: random.Random) -> None:
-    at_work(stack, talk, rng)
+    at_work(stack, talk, rng, iters=1_000_000)
     time.sleep(0.5)
     os.kill(talk.pid, signal.SIGKILL)
     wait_until(lambda: gone(talk.pid), LEAVES_WITHIN, "the launcher stays")
@@ -234,6 +255,7 @@ def timeout_kills(stack: Stack, talk: Talk, rng: random.Random) -> None:
 
 WAYS = (
     Way("normal end", "mpswatch", normal_end),
+    Way("normal end of a thorough cell", "mpswatch", thorough_end),
     Way("told to leave", "mpswatch", told_to_leave),
     Way("deadline reached", "mpswatch", deadline),
     Way("lifeline closed", "mpswatch", lifeline_closed, keeps=False),

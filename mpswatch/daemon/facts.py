@@ -14,7 +14,7 @@ from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.documents import Event, EventKind, Fact
 from mpswatch.errors import MpswatchError
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.record import DURABLE_EVENTS, Record, archiving
 
 
@@ -28,7 +28,7 @@ class Facts:
         self._log = log
         self._said = Said()
         self._expiry: asyncio.TimerHandle | None = None
-        self.latest = Latest(host=config.host, simulated=parts.simulated, **_settings(config))
+        self.latest = Latest(_settings(config), host=config.host, simulated=parts.simulated)
         keep = archiving(
             parts.archive,
             parts.journal,
@@ -47,7 +47,7 @@ class Facts:
 
     def configure(self, config: Config) -> None:
         """Take the settings of a reload."""
-        self.latest.configure(**_settings(config))
+        self.latest.configure(_settings(config))
         self.keeper.deadline = config.archive.deadline
 
     def record(self, fact: Fact) -> None:
@@ -117,11 +117,11 @@ class Facts:
             self._log.warning("old runs could not be removed", detail=error.detail, remedy=error.remedy)
 
 
-def _settings(config: Config) -> dict[str, Any]:
-    return {
-        "daemons": {daemon.name or daemon.pipe_directory: daemon.pipe_directory for daemon in config.daemons},
-        "poll_interval": config.poll.interval,
-        "sweep_interval": config.sweep.interval if config.sweep.enabled else None,
-        "plan_intervals": intervals(config),
-        "context_limit": config.sweep.context_limit,
-    }
+def _settings(config: Config) -> Settings:
+    return Settings(
+        daemons={daemon.name or daemon.pipe_directory: daemon.pipe_directory for daemon in config.daemons},
+        poll_interval=config.poll.interval,
+        sweep_interval=config.sweep.interval if config.sweep.enabled else None,
+        plan_intervals=intervals(config),
+        context_limit=config.sweep.context_limit,
+    )

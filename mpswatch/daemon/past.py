@@ -109,10 +109,10 @@ class Past:
             self._facts.latest.archive_measured(seen.total_bytes)
         if seen.interferences:
             self._facts.latest.restore_interferences(seen.interferences, now=datetime.now(UTC))
-        taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else 0
+        taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else ()
         if taken:
-            self._log.info("another process has swept", runs=taken)
-            self._found(seen.runs)
+            self._log.info("another process has swept", runs=len(taken))
+            self._found(taken)
         if seen.paused != self.paused:
             self.paused = seen.paused
             message = "sweeps are paused" if self.paused else "sweeps run again"

@@ -1,13 +1,25 @@
 """The latest view: the newest documents, their age, health beside data.
 
-For the daemon: `Latest(host=…, simulated=…, daemons={name: pipe_directory}, poll_interval=…, sweep_interval=…)`,
-`record(fact)`, `restore(archive.latest(), now=…)`, `expect([(daemon, gpu_uuid, plan)])`, `set_paused`, `set_stuck`,
-`set_fault_log`, `remember(events)`, `configure(…)` at a reload, `next_expiry()` and `expire()` for its timer, `view()`.
-One attempt to sweep gives exactly one of: a SweepDocument, an Event `sweep_refused`, an Event `sweep_failed`.
+For the daemon: `Latest(Settings(daemons={name: pipe_directory}, poll_interval=…, sweep_interval=…), host=…,
+simulated=…)`, `record(fact)`, `restore(archive.latest(), now=…)`, `expect([(daemon, gpu_uuid, plan)])`, `set_paused`,
+`set_stuck`, `set_fault_log`, `remember(events)`, `configure(settings)` at a reload, `next_expiry()` and `expire()` for
+its timer, `view()`.
 """
 
-from mpswatch.latest.state import Latest, WrongStackError, finished_at, outcome
-from mpswatch.latest.view import OUTCOMES, ArchiveHealth, Outcome, Run, SourceHealth, SweepHealth, Target, View
+from mpswatch.latest.settings import Settings
+from mpswatch.latest.state import Latest, WrongStackError
+from mpswatch.latest.view import (
+    OUTCOMES,
+    ArchiveHealth,
+    Outcome,
+    Run,
+    SourceHealth,
+    SweepHealth,
+    Target,
+    View,
+    finished_at,
+    outcome,
+)
 
 __all__ = [
     "OUTCOMES",
@@ -15,6 +27,7 @@ __all__ = [
     "Latest",
     "Outcome",
     "Run",
+    "Settings",
     "SourceHealth",
     "SweepHealth",
     "Target",

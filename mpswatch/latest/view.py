@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -77,6 +77,15 @@ class RemoteHealth:
     last_success_at: datetime | None = None
     fault: str | None = None
 
+    def copied(self, at: datetime | None, *, missing: int | None, fault: str | None) -> RemoteHealth:
+        """Give the health after one more round: `at` and the rest are as in `Latest.remote_copied`."""
+        return RemoteHealth(
+            missing=missing,
+            failures=self.failures + (fault is not None),
+            last_success_at=at if at is not None and fault is None else self.last_success_at,
+            fault=fault,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHealth:
@@ -91,6 +100,15 @@ class ArchiveHealth:
     last_success_at: datetime | None = None
     fault: str | None = None
     remote: RemoteHealth | None = None
+
+    def written(self, at: datetime, total_bytes: int | None) -> ArchiveHealth:
+        """Give the health after a write; `total_bytes` None leaves the size as it was known."""
+        size = total_bytes if total_bytes is not None else self.bytes
+        return replace(self, writes=self.writes + 1, bytes=size, last_success_at=at, fault=None)
+
+    def failed(self, detail: str) -> ArchiveHealth:
+        """Give the health after a write that failed."""
+        return replace(self, failures=self.failures + 1, fault=detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +159,15 @@ class View:
         """
         named = {(target.daemon, target.plan) for target in self.targets if target.gpu_uuid}
         return tuple(target for target in self.targets if target.gpu_uuid or (target.daemon, target.plan) not in named)
+
+
+def outcome(document: SweepDocument) -> Outcome:
+    """Say how an executed run ended: `failed` when not one cell was measured."""
+    if document.complete_sweep:
+        return "complete"
+    return "failed" if all(cell.state == "unknown" for cell in document.cells) else "partial"
+
+
+def finished_at(document: SweepDocument) -> datetime:
+    """Give a run's own time: when it finished, else (a reference document) when it was recorded."""
+    return document.finished_at or document.recorded_at

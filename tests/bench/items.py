@@ -26,7 +26,7 @@ from measuring import by_turns, cpu_of_children, line, middle, own_cpu, ratio, r
 from mpswatch.archive import Archive
 from mpswatch.documents import SweepDocument, from_json, to_json
 from mpswatch.identity import known
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition, Options, build
 from mpswatch.metrics.text import render
 from mpswatch.mps import commands
@@ -109,8 +109,8 @@ def many_tenants(number: int) -> Any:
 
 
 def latest_of(number: int) -> Latest:
-    latest = Latest(host=facts.HOST, simulated=False, daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0,
-                    sweep_interval=3600.0)  # fmt: skip
+    settings = Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0, sweep_interval=3600.0)
+    latest = Latest(settings, host=facts.HOST, simulated=False)
     latest.record(many_tenants(number))
     document = from_json(next(iter(sorted(RECORDED.glob("h200_*.json")))).read_bytes(), SweepDocument)
     latest.record(document)

@@ -46,7 +46,7 @@ from mpswatch.documents import (  # noqa: E402
 from mpswatch.gpu import source  # noqa: E402
 from mpswatch.gpu.source import Row  # noqa: E402
 from mpswatch.journal import Journal  # noqa: E402
-from mpswatch.latest import Latest  # noqa: E402
+from mpswatch.latest import Latest, Settings  # noqa: E402
 from mpswatch.metrics import Exposition, Format  # noqa: E402
 from mpswatch.mps import grammar  # noqa: E402
 from mpswatch.proc import Identity  # noqa: E402
@@ -68,10 +68,8 @@ class Month:
         self._random = random.Random(1)
         self.now = datetime(2026, 11, 1, tzinfo=UTC)
         self._pids = itertools.count(1000)
-        self.latest = Latest(
-            host=facts.HOST, simulated=False, daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0,
-            sweep_interval=3600.0, monotonic=self._seconds,
-        )  # fmt: skip
+        settings = Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0, sweep_interval=3600.0)
+        self.latest = Latest(settings, host=facts.HOST, simulated=False, monotonic=self._seconds)
         self.exposition = Exposition(self.latest, monotonic=self._seconds)
         archive = Archive(directory, gzip=True, keep_bytes=2 << 20)
         archive.prepare()

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from mpswatch.documents import Cell, PollSnapshot, SweepDocument, Tenant, from_json
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics.exposition import Exposition
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "h200-580"
@@ -54,9 +54,8 @@ class Host:
         self._sweep = from_json(renamed(sweep, number), SweepDocument)
         directory = self._poll.daemons[0].pipe_directory
         daemon = self._poll.daemons[0].name
-        self._latest = Latest(
-            host=self.name, simulated=False, daemons={daemon: directory}, poll_interval=interval, sweep_interval=3600.0
-        )
+        settings = Settings(daemons={daemon: directory}, poll_interval=interval, sweep_interval=3600.0)
+        self._latest = Latest(settings, host=self.name, simulated=False)
         self._latest.expect([(daemon, self._sweep.gpu.uuid, "quick")] if self._sweep.gpu else [])
         self._latest.set_fault_log(daemon, None)
         self._exposition = Exposition(self._latest)

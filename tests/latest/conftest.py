@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 
 _spec = importlib.util.spec_from_file_location("publishing_facts", Path(__file__).parent / "facts.py")
 _facts = importlib.util.module_from_spec(_spec)
@@ -40,11 +40,9 @@ def clock():
 def latest(clock, facts):
     """A view of one daemon: polls every 15 s, sweeps every hour."""
     return Latest(
+        Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600),
         host=facts.HOST,
         simulated=False,
-        daemons={facts.DAEMON: facts.PIPE},
-        poll_interval=15,
-        sweep_interval=3600,
         started_at=facts.NOON,
         version="0.1.0",
         monotonic=clock,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from mpswatch.documents import Reason
-from mpswatch.latest import Latest, Target, WrongStackError
+from mpswatch.latest import Latest, Settings, Target, WrongStackError
 from mpswatch.metrics import families
 
 TARGET = Target("mps", "GPU-4a1bc0de-1111-2222-3333-444455556666", "quick")
@@ -109,7 +109,7 @@ def test_a_newer_run_counts_as_newer_even_when_the_clock_went_back(latest, facts
 
 
 def test_a_run_from_the_archive_has_its_own_time_and_only_the_rest_of_its_life(latest, facts, clock):
-    assert latest.restore([facts.sweep()], now=facts.NOON + timedelta(hours=2)) == 1
+    assert latest.restore([facts.sweep()], now=facts.NOON + timedelta(hours=2)) == (facts.sweep(),)
     view = latest.view()
     assert view.sweeps[TARGET].document is not None
     assert view.sweeps[TARGET].finished_at == facts.NOON
@@ -129,7 +129,7 @@ def test_an_old_run_from_the_archive_gives_times_without_a_curve(latest, facts):
 def test_an_older_run_from_the_archive_does_not_replace_a_newer_one(latest, facts):
     latest.record(facts.sweep(run_id="new"))
     older = facts.sweep(facts.NOON - timedelta(hours=1), run_id="old")
-    assert latest.restore([older], now=facts.NOON) == 0
+    assert latest.restore([older], now=facts.NOON) == ()
     assert latest.view().sweeps[TARGET].document.run_id == "new"
 
 
@@ -139,12 +139,12 @@ def test_runs_of_another_host_daemon_or_stack_are_not_ours(latest, facts):
         facts.sweep(pipe_directory="/run/other", mps=None),
         facts.sweep(simulated=True),
     ]
-    assert latest.restore(strangers, now=facts.NOON) == 0
+    assert latest.restore(strangers, now=facts.NOON) == ()
     assert not latest.view().sweeps
 
 
 def test_a_run_belongs_to_the_daemon_that_has_its_pipe_directory_now(latest, facts):
-    latest.configure(daemons={"renamed": facts.PIPE}, poll_interval=15, sweep_interval=3600)
+    latest.configure(Settings(daemons={"renamed": facts.PIPE}, poll_interval=15, sweep_interval=3600))
     latest.restore([facts.sweep()], now=facts.NOON)
     assert [target.daemon for target in latest.view().sweeps] == ["renamed"]
 
@@ -160,7 +160,8 @@ def test_plans_never_share_a_place(latest, facts):
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_a_fact_of_the_other_stack_never_enters(facts, simulated):
-    latest = Latest(host="h", simulated=simulated, daemons={"mps": facts.PIPE}, poll_interval=15, sweep_interval=3600)
+    settings = Settings(daemons={"mps": facts.PIPE}, poll_interval=15, sweep_interval=3600)
+    latest = Latest(settings, host="h", simulated=simulated)
     for fact in (
         facts.poll(simulated=not simulated),
         facts.sweep(simulated=not simulated),
@@ -291,7 +292,8 @@ def test_recent_events_and_runs_are_bounded(latest, facts):
 
 @pytest.mark.parametrize(("told", "published"), [(None, 60), (48, 48)])
 def test_the_limit_of_contexts_is_the_configured_one_where_no_command_tells_it(latest, facts, told, published):
-    latest.configure(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600, context_limit=60)
+    daemons = {facts.DAEMON: facts.PIPE}
+    latest.configure(Settings(daemons=daemons, poll_interval=15, sweep_interval=3600, context_limit=60))
     server = facts.server(context_limit=told, unknown={} if told else {"context_limit": Reason.NOT_SUPPORTED})
     look = facts.daemon(servers=facts.known((server,)))
     latest.record(facts.poll(daemons=(look,)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mpswatch.documents import GpuProcess, Reason
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import families
 
 _spec = importlib.util.spec_from_file_location("truth_facts", Path(__file__).parents[1] / "latest/facts.py")
@@ -101,11 +101,9 @@ class Watching(RuleBasedStateMachine):
         self.run = self.ran_at = None
         self.refusals = 0
         self.latest = Latest(
+            Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600),
             host=facts.HOST,
             simulated=False,
-            daemons={facts.DAEMON: facts.PIPE},
-            poll_interval=15,
-            sweep_interval=3600,
             monotonic=lambda: self.now,
         )
         self.latest.expect([(facts.DAEMON, facts.GPU, "quick")])

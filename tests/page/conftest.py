@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mpswatch.documents import CapStanding, HistoryLook, PastRun
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition
 from mpswatch.web import FoundRun, Protection, WebServer, application, bind
 
@@ -31,11 +31,9 @@ facts = _latest.facts
 
 @pytest.fixture
 def latest(facts):
-    """As the daemon's, polled so often that the page asks again every two seconds."""
-    return Latest(
-        host=facts.HOST, simulated=False, daemons={facts.DAEMON: facts.PIPE}, poll_interval=2.0, sweep_interval=3600.0,
-        poll_stale_after=600.0,
-    )  # fmt: skip
+    """As the daemon's, polled so often that the page asks again every two seconds. By its clock nothing grows old."""
+    settings = Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=2.0, sweep_interval=3600.0)
+    return Latest(settings, host=facts.HOST, simulated=False, monotonic=lambda: 0.0)
 
 
 class Quiet:

@@ -16,7 +16,7 @@ from pathlib import Path
 from mpswatch.archive import Archive, read_run
 from mpswatch.documents import PollSnapshot, from_json
 from mpswatch.history import look_back
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition
 from mpswatch.web import Protection, WebServer, application, bind
 
@@ -41,7 +41,9 @@ def latest_of_recordings() -> Latest:
     poll = from_json((RECORDED / "poll.json").read_bytes(), PollSnapshot)
     runs = [read_run(path) for path in sorted(RECORDED.glob("*_quick_*.json"))]
     daemons = {look.name: look.pipe_directory for look in poll.daemons}
-    latest = Latest(host=poll.host, simulated=False, daemons=daemons, poll_interval=15.0, sweep_interval=3600.0)
+    latest = Latest(
+        Settings(daemons=daemons, poll_interval=15.0, sweep_interval=3600.0), host=poll.host, simulated=False
+    )
     latest.record(poll)
     with tempfile.TemporaryDirectory() as place:
         archive = Archive(Path(place))

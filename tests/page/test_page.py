@@ -147,12 +147,10 @@ class TestSimulated:
 
     @pytest.fixture
     def latest(self, facts):
-        from mpswatch.latest import Latest
+        from mpswatch.latest import Latest, Settings
 
-        made = Latest(
-            host=facts.HOST, simulated=True, daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0,
-            sweep_interval=3600.0,
-        )  # fmt: skip
+        settings = Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15.0, sweep_interval=3600.0)
+        made = Latest(settings, host=facts.HOST, simulated=True)
         made.record(facts.poll(simulated=True))
         made.record(facts.sweep(simulated=True))
         return made

@@ -269,11 +269,11 @@ def test_signals_are_left_to_the_daemon(serving):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     script = """
 import asyncio, os, signal, logging
-from mpswatch.latest import Latest
+from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition
 from mpswatch.web import Protection, WebServer, application, bind
 async def main():
-    latest = Latest(host="h", simulated=False, daemons={}, poll_interval=15, sweep_interval=None)
+    latest = Latest(Settings(daemons={}, poll_interval=15, sweep_interval=None), host="h", simulated=False)
     protection = Protection(None)
     app = application(latest=latest, exposition=Exposition(latest), healthy=lambda: True, verdict=str,
                       protection=protection)

@@ -122,6 +122,7 @@ class Run:
                 if time.monotonic() > ends:
                     break
                 time.sleep(0.05)
+            until(lambda: any(line.get("event") == "no sweep" for line in daemon.lines()), 5, strict=False)
         journal = [event["reason"] for event in daemon.events("sweep_refused")]
         log = [line.get("reason") for line in daemon.lines() if line.get("event") == "no sweep"]
         clients = came(before, mps.clients_seen())
@@ -384,7 +385,13 @@ def changed(run: Run) -> None:
             configure(run.work, [mps], archive=run.work / "archive-changed", enabled=False), rehearsal=run.rehearsal
         ) as daemon:
             until(lambda: any(str(line.get("event")).startswith("serving") for line in daemon.lines()), 20)
-            series = sorted(line for line in daemon.metrics() if line.startswith("mpswatch_cap_unknown{"))
+            series: list[str] = []
+
+            def published() -> bool:
+                series[:] = (line for line in daemon.metrics() if line.startswith("mpswatch_cap_unknown{"))
+                return len(series) == 2
+
+            until(published, 5, strict=False)
         run.check(
             len(series) == 2 and all('reason="server_changed"' in line for line in series), f"and the metrics: {series}"
         )

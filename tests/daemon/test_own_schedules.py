@@ -40,9 +40,7 @@ def schedule() -> Iterator[Schedule]:
     asyncio.set_event_loop(loop)
 
     async def make() -> Schedule:
-        made = Schedule(**dict.fromkeys(("thorough", "interference"), lambda: None))
-        made.start()
-        return made
+        return Schedule(**dict.fromkeys(("thorough", "interference"), lambda: None))
 
     schedule = loop.run_until_complete(make())
     yield schedule

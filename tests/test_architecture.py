@@ -63,7 +63,6 @@ ONLY_IMPORTER = {
     "asyncio": {"daemon", "web"},
     "starlette": {"web"},
     "uvicorn": {"web"},
-    "prometheus_client": {"metrics"},
     "click": {"cli"},
     "rich": {"cli"},
     "fsspec": {"remote"},

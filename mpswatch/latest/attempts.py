@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
 from datetime import datetime
 
-from mpswatch.documents import Event, Reason, SweepDocument
+from mpswatch.documents import Event, InterferenceDocument, Reason, SweepDocument
 from mpswatch.latest.view import Outcome, Run, Target, finished_at, outcome
 
 RECENT_RUNS = 20
@@ -15,7 +14,7 @@ RECENT_RUNS = 20
 class Attempts:
     """Counts since the start of this process; `runs` are the newest, of other processes too. Not locked: its owner is.
 
-    One attempt to sweep gives exactly one of: a SweepDocument, an Event `sweep_refused`, an Event `sweep_failed`.
+    One attempt gives exactly one of: a document, an Event `sweep_refused`, an Event `sweep_failed`.
     `running` and `stuck` go by daemon and GPU.
     """
 
@@ -27,16 +26,12 @@ class Attempts:
         self.stuck: dict[tuple[str, str], tuple[int, ...]] = {}
         self.runs: deque[Run] = deque(maxlen=RECENT_RUNS)
 
-    def ended(self, target: Target, stuck: Sequence[int]) -> None:
-        """Take note that a measurement of ours has left the GPU, but for the clients that are `stuck` there."""
-        self.running.discard(target[:2])
-        self.stuck[target[:2]] = tuple(stuck)
-
-    def executed(self, target: Target, document: SweepDocument) -> None:
-        """Count a run of ours."""
+    def executed(self, target: Target, document: SweepDocument | InterferenceDocument) -> None:
+        """Count a run of ours, which has left the GPU, but for the clients that it names as stuck."""
         self.outcomes[target, outcome(document)] += 1
         self._forget_refusal(target)
-        self.ended(target, document.stuck_clients)
+        self.running.discard(target[:2])
+        self.stuck[target[:2]] = document.stuck_clients
 
     def hear(self, target: Target, event: Event) -> None:
         """Take note of what an attempt of ours says while it has no document; other events say nothing here."""

@@ -26,6 +26,7 @@ from mpswatch.latest.fading import Fading
 from mpswatch.latest.polls import Polls
 from mpswatch.latest.settings import Settings
 from mpswatch.latest.view import (
+    INTERFERENCE,
     ArchiveHealth,
     InterferenceHealth,
     RemoteHealth,
@@ -168,10 +169,10 @@ class Latest:
                 case HistoryLook():
                     self._history.append(fact)
                 case InterferenceDocument():
-                    target = self._settings.target_of(fact, "interference")
+                    target = self._settings.target_of(fact, INTERFERENCE)
                     if target is not None:
                         self._take_interference(target, fact, age=0.0)
-                        self._attempts.ended(target, fact.stuck_clients)
+                        self._attempts.executed(target, fact)
                 case Event():
                     self._take_event(fact)
 
@@ -198,13 +199,14 @@ class Latest:
         """Publish interference read from the archive with its own time, as `restore` does runs."""
         with self._changing():
             for document in sorted(documents, key=lambda document: document.finished_at):
-                target = self._settings.target_of(document, "interference")
+                target = self._settings.target_of(document, INTERFERENCE)
                 if target is None or not self._is_ours(document):
                     continue
                 known = self._interferences.health.get(target[:2])
                 if known is None or known.finished_at < document.finished_at:
                     age = max(0.0, (now - document.finished_at).total_seconds())
                     self._take_interference(target, document, age=age)
+                    self._attempts.overtaken(target, document.finished_at)
 
     def remember(self, events: Iterable[Event]) -> None:
         """Show events of an earlier process (from the journal) on the page; they count for nothing else."""

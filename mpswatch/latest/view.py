@@ -14,6 +14,9 @@ Outcome: TypeAlias = Literal["complete", "partial", "failed", "refused"]
 
 OUTCOMES: tuple[Outcome, ...] = ("complete", "partial", "failed", "refused")
 
+INTERFERENCE = "interference"
+"""The plan that attempts to measure pairs are counted under. Its documents are others, without a curve."""
+
 
 class Target(NamedTuple):
     """What a sweep measures: one GPU of one control daemon under one plan. `gpu_uuid` is empty while unknown."""
@@ -153,19 +156,26 @@ class View:
 
     @property
     def to_measure(self) -> tuple[Target, ...]:
-        """The targets without those that stand for attempts from a moment when no GPU could be seen.
+        """The targets that have a curve to show, or lack it.
 
-        Such a one (no `gpu_uuid`) counts only while its daemon and plan have none with a GPU's name.
+        Not those that stand for attempts from a moment when no GPU could be seen (no `gpu_uuid`), once their daemon and
+        plan have one with a GPU's name; nor interference.
         """
         named = {(target.daemon, target.plan) for target in self.targets if target.gpu_uuid}
-        return tuple(target for target in self.targets if target.gpu_uuid or (target.daemon, target.plan) not in named)
+        return tuple(
+            target
+            for target in self.targets
+            if (target.gpu_uuid or (target.daemon, target.plan) not in named) and target.plan != INTERFERENCE
+        )
 
 
-def outcome(document: SweepDocument) -> Outcome:
+def outcome(document: SweepDocument | InterferenceDocument) -> Outcome:
     """Say how an executed run ended: `failed` when not one cell was measured."""
-    if document.complete_sweep:
-        return "complete"
-    return "failed" if all(cell.state == "unknown" for cell in document.cells) else "partial"
+    if isinstance(document, InterferenceDocument):
+        complete, states = document.complete, {cell.state for cell in (*document.solo, *document.pairs)}
+    else:
+        complete, states = document.complete_sweep, {cell.state for cell in document.cells}
+    return "complete" if complete else "failed" if states <= {"unknown"} else "partial"
 
 
 def finished_at(document: SweepDocument) -> datetime:

@@ -159,3 +159,25 @@ def test_interference_of_an_earlier_process_has_its_own_age(latest, facts):
     assert shown(latest, "interference_slowdown_ratio") == {}
     latest.restore_interferences([interference(facts)], now=facts.NOON)
     assert len(shown(latest, "interference_slowdown_ratio")) == 1
+
+
+def test_a_refused_interference_is_a_refusal_until_the_next_one_is_measured_and_no_missing_sweep(latest, facts):
+    latest.record(facts.refusal(plan="interference"))
+    assert list(shown(latest, "last_sweep_refused").values()) == [1]
+    assert shown(latest, "cap_unknown") == {}
+    assert latest.view().to_measure == ()
+    latest.record(interference(facts))
+    assert shown(latest, "last_sweep_refused") == {}
+    counted = shown(latest, "sweeps_total")
+    assert {labels[-1]: value for labels, value in counted.items()} == {"refused": 1, "complete": 1}
+
+
+def test_interference_that_another_process_measured_ends_a_refusal_too_and_an_older_one_does_not_come_back(
+    latest, facts
+):
+    latest.record(facts.refusal(plan="interference"))
+    later = facts.NOON + timedelta(minutes=5)
+    latest.restore_interferences([interference(facts, at=later)], now=later)
+    assert shown(latest, "last_sweep_refused") == {}
+    latest.restore_interferences([interference(facts)], now=later)
+    assert list(shown(latest, "interference_last_run_timestamp_seconds").values()) == [later.timestamp()]

@@ -18,7 +18,6 @@ EventKind: TypeAlias = Literal[
     "daemon_down",
     "daemon_up",
     "sweep_started",
-    "sweep_finished",
     "sweep_refused",
     "sweep_failed",
     "client_stuck",

@@ -236,7 +236,7 @@ def _unknown(period: Period) -> Markup:
 
 
 def _events(events: Sequence[Event]) -> Markup:
-    shown = [event for event in events if not event.kind.startswith(("tenant_", "sweep_started", "sweep_finished"))]
+    shown = [event for event in events if not event.kind.startswith(("tenant_", "sweep_started"))]
     rows = [(moment(event.at), event.kind, event.daemon or "", event.message) for event in shown[-_LINES:][::-1]]
     left = f" ({len(shown) - _LINES} older ones left out)" if len(shown) > _LINES else ""
     heads = ("time", "kind", "daemon", "what")

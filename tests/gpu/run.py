@@ -37,7 +37,6 @@ NEEDED = {
     "bcrypt": "bcrypt",
     "click": "click",
     "h11": "h11",
-    "prometheus_client": "prometheus-client",
     "yaml": "PyYAML",
     "rich": "rich",
     "starlette": "starlette",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from mpswatch.documents import Reason, TenantIdentity
 from mpswatch.identity import cgroup
-from mpswatch.identity.containers import ContainerFacts, ContainerFiles
+from mpswatch.identity.containers import ContainerFiles
+from mpswatch.identity.facts import ContainerFacts
 from mpswatch.identity.masking import command_line
 from mpswatch.identity.users import Users
 from mpswatch.names import shown
@@ -19,16 +20,25 @@ YOUNG = 60.0
 """Seconds of age up to which a process's cgroup is read again: units, containers and jobs are entered after the start.
 One with another name than before (it exec'ed) is read anew at any age."""
 
+WITHOUT_LABELS = frozenset({"lxc", "nspawn"})
+"""Runtimes whose containers have none."""
+
+_FROM_CGROUP = ("unit", "slice", "container_id", "pod_uid", "slurm_job", "labels")
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A process with its identity as published, and what only patterns may see: its whole command line, all labels."""
+    """A process with its identity as published, and what only patterns may see: its whole command line, all labels.
+
+    Where patterns ask for labels and not `labels_known`, there may be others than `labels`.
+    """
 
     start_ticks: int
     command: str
     identity: TenantIdentity
     arguments: tuple[str, ...]
     labels: Mapping[str, str]
+    labels_known: bool
     groups: bytes | None
     settled: bool
 
@@ -87,7 +97,9 @@ class Identities:
         groups = self._groups(seen.pid)
         place = cgroup.place(groups or b"")
         if groups is None:
-            unknown |= dict.fromkeys(("unit", "slice", "container_id", "pod_uid", "slurm_job"), Reason.PERMISSION)
+            unknown |= dict.fromkeys(
+                ("unit", "slice", "container_id", "pod_uid", "slurm_job", "labels"), Reason.PERMISSION
+            )
         if facts.start_ticks != seen.start_ticks:
             raise ProcessGone(Reason.PROCESS_GONE, f"{seen.pid} is another process by now")
         user = self._users.user(facts.uid) if facts.uid is not None else None
@@ -95,10 +107,10 @@ class Identities:
         written = ContainerFacts()
         if container is not None:
             written = self._files.facts(container.id, pod_uid=place.pod_uid, home=user.home if user else None)
-            if written.unknown is not None:
-                unknown["container_name"] = written.unknown
-            elif written.name is None:
-                unknown["container_name"] = Reason.NOT_RECORDED
+            if written.name is None:
+                unknown["container_name"] = written.unknown or Reason.NOT_RECORDED
+            if self._label_keys and not (written.labels_known or container.runtime in WITHOUT_LABELS):
+                unknown["labels"] = written.unknown or Reason.NOT_RECORDED
         pod_uid = place.pod_uid or written.pod_uid
         if pod_uid is not None and written.pod_name is None:
             unknown["pod_name"] = unknown["pod_namespace"] = written.unknown or Reason.NOT_RECORDED
@@ -121,7 +133,7 @@ class Identities:
             unit=place.unit,
             slice=place.slice,
             container_id=container.id if container else None,
-            container_runtime=container.runtime if container else None,
+            container_runtime=(container.runtime or written.runtime) if container else None,
             container_name=written.name,
             nested_in=place.containers[-2].id if len(place.containers) > 1 else None,
             image=written.image,
@@ -138,6 +150,7 @@ class Identities:
             identity=identity,
             arguments=facts.arguments,
             labels=written.labels,
+            labels_known="labels" not in unknown,
             groups=groups,
             settled=self._has_settled(seen, uptime),
         )

@@ -5,17 +5,21 @@ With MPSWATCH_REQUIRE_PARTS=1 (CI) a missing part is a failure instead.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from mpswatch.rehearsal import Stack
 
-RECORDINGS = Path(__file__).parent / "recordings"
+TESTS = Path(__file__).parent
+RECORDINGS = TESTS / "recordings"
 
 _left_out: dict[str, list[str]] = {}
 
@@ -40,9 +44,33 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
+def shared_code() -> Callable[[str], ModuleType]:
+    """Test code that rooms share, by its path in tests/ (which is no package); each file is loaded once."""
+    loaded: dict[str, ModuleType] = {}
+
+    def load(path: str) -> ModuleType:
+        if path not in loaded:
+            name = f"shared_{Path(path).with_suffix('').as_posix().replace('/', '_')}"
+            spec = importlib.util.spec_from_file_location(name, TESTS / path)
+            assert spec is not None
+            assert spec.loader is not None
+            loaded[path] = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(loaded[path])
+        return loaded[path]
+
+    return load
+
+
+@pytest.fixture(scope="session")
 def recordings() -> Path:
     """What a real H200 (driver 580.159.04) printed on 2026-11-30."""
     return RECORDINGS / "h200-580-20261130"
+
+
+@pytest.fixture(scope="session")
+def documented() -> Path:
+    """What NVIDIA's documentation of MPS protocol 3 shows that the control program prints; no recording."""
+    return RECORDINGS / "mps-v3-documentation"
 
 
 @pytest.fixture

@@ -107,6 +107,13 @@ def _daemon(look: DaemonLook, ours: int) -> Iterator[Line]:
         yield Line("mend", "control daemon", f"{look.name}: {reason}", remedy)
         return
     yield Line("good", "control daemon", f"{look.name} answers")
+    if look.protocol == "3":
+        yield Line(
+            "note",
+            "protocol",
+            f"{look.name} speaks MPS protocol 3, which mpswatch reads by NVIDIA's documentation and has never met",
+            "compare `mpswatch poll` with `nvidia-cuda-mps-control client list --all`; no sweep runs under it",
+        )
     percentage = look.default_active_thread_percentage
     if percentage is not None and percentage < 100:
         yield Line(
@@ -138,7 +145,7 @@ def _server(server: ServerLook, ours: int) -> Line:
     who = "every uid" if server.multi_user else f"uid {server.uid if server.uid is not None else 'unknown'}"
     detail = f"pid {server.pid} serves {who}, {state}{age}{clients}; the measuring client would be uid {ours}"
     if server.multi_user or server.uid == ours:
-        return Line("good" if server.server_state == "ACTIVE" else "mend", "MPS server", detail)
+        return Line("good" if server.server_state in {"ACTIVE", "Ready"} else "mend", "MPS server", detail)
     remedy = (
         f"run mpswatch as uid {server.uid}" if server.uid is not None else "look at it from the host's pid namespace"
     )

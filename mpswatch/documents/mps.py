@@ -21,10 +21,12 @@ class ServerLook(Document, frozen=True, kw_only=True):
     """One MPS server. Numbers that are None have their reason in `unknown`.
 
     `start_ticks` is field 22 of /proc/PID/stat (clock ticks since boot): with the pid it identifies the
-    process. `clients` are pids in the control daemon's pid namespace, ascending.
+    process. `clients` are pids in the control daemon's pid namespace, ascending. `name` is what protocol 3 calls it;
+    in protocol 2 a server has none. There `uid` is the one that the process runs as, in protocol 3 its owner's.
     """
 
     pid: int
+    name: str | None = None
     start_ticks: int | None = None
     age_seconds: float | None = None
     uid: int | None = None

@@ -6,8 +6,8 @@ from mpswatch.documents import DaemonLook, GpuLook
 from mpswatch.latest import View
 from mpswatch.metrics.sheet import Options, Sheet
 
-SERVER_STATES = ("initializing", "active", "fault")
-"""The words of get_server_status; any other is published as `other`, no server at all as `none`."""
+SERVER_STATES = ("initializing", "active", "fault", "ready")
+"""The words of get_server_status, and protocol 3's; any other is published as `other`, no server at all as `none`."""
 
 COMPUTE_MODES = ("default", "exclusive_process", "prohibited")
 """The driver's words; another one (exclusive_thread is no longer made) is published as `other`."""

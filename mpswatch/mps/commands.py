@@ -22,6 +22,15 @@ ALLOWED = MappingProxyType(
 )
 """Command and the number of server pids that it takes."""
 
+ALLOWED_3 = MappingProxyType(
+    {
+        "server list": ("server", "list", "--format=csv"),
+        "client list": ("client", "list", "--all", "--format=csv"),
+    }
+)
+"""Under protocol 3: the question, and the arguments of the control program that ask it. Never create, set, delete,
+terminate, enable, disable, --quit, nor an option that starts a daemon."""
+
 
 class ForbiddenCommand(ValueError):  # noqa: N818 -- says what happened, and reads so where it is caught
     """Somebody tried to send a control daemon what is not on the list: a fault in mpswatch."""
@@ -34,6 +43,13 @@ def command(name: str, *servers: int) -> bytes:
     if not all(isinstance(pid, int) and 0 < pid <= PID_MAX for pid in servers):
         raise ForbiddenCommand(f"{servers} are not pids")
     return " ".join([name, *map(str, servers)]).encode("ascii") + b"\n"
+
+
+def arguments(question: str) -> tuple[str, ...]:
+    """The arguments that ask a daemon of protocol 3, or `ForbiddenCommand`."""
+    if question not in ALLOWED_3:
+        raise ForbiddenCommand(f"{question!r} is not on the list of allowed commands of protocol 3")
+    return ALLOWED_3[question]
 
 
 def script(servers: Sequence[int], *, with_contexts: bool) -> bytes:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from mpswatch.mps.protocol import daemon_pid, is_socket
+from mpswatch.mps.protocol import daemon_pid, is_socket, started_for_3
 from mpswatch.proc import Processes, ProcessGone
 
 CONTROL = "nvidia-cuda-mps-control"
 DEFAULT_PIPE_DIRECTORY = Path("/tmp/nvidia-mps")  # noqa: S108 - the control daemon's own default
+ROOTS_PIPE_DIRECTORY_3 = Path("/run/nvidia-mps")
+"""The default of a control daemon of protocol 3 that root runs, as documented."""
 DEFAULT_LOG_DIRECTORY = Path("/var/log/nvidia-mps")
 
 _SOCKETS = ("control", "control_privileged")
@@ -100,7 +102,15 @@ def _by_environment(processes: Processes) -> Iterator[Path]:
         if name.isdigit() and _is_control(int(name), processes):
             environment = processes.environment(int(name))
             if environment:
-                yield Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or DEFAULT_PIPE_DIRECTORY)
+                yield Path(environment.get("CUDA_MPS_PIPE_DIRECTORY") or _default(int(name), processes))
+
+
+def _default(pid: int, processes: Processes) -> Path:
+    try:
+        roots = started_for_3(pid, processes) is not None and processes.identity(pid).uid == 0
+    except ProcessGone:
+        roots = False
+    return ROOTS_PIPE_DIRECTORY_3 if roots else DEFAULT_PIPE_DIRECTORY
 
 
 def _is_control(pid: int, processes: Processes) -> bool:

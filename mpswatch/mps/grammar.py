@@ -81,14 +81,9 @@ class _Lines:
     """The lines not read yet. An unfinished last line is an error before anything is believed."""
 
     def __init__(self, data: bytes) -> None:
-        if not data:
-            raise ReplyError(Reason.DAEMON_NONSENSE, "the control daemon answered nothing at all")
-        lines = data.split(b"\n")
-        if lines.pop() != b"":
-            raise ReplyError(Reason.DAEMON_NONSENSE, "the answer stops in the middle of a line")
         # An empty list is one empty line or two: nothing depends on how many there are.
-        self._lines = [line for line in lines if line.strip()]
-        self.ends_empty = bool(lines) and not lines[-1].strip()
+        self._lines = lines_of(data)
+        self.ends_empty = not data[:-1].rpartition(b"\n")[2].strip()
         self._next = 0
 
     def peek(self) -> bytes | None:
@@ -101,6 +96,16 @@ class _Lines:
 
     def rest(self) -> list[bytes]:
         return self._lines[self._next :]
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """The lines of an answer that are not empty. None at all, or an unfinished last one, is a `ReplyError`."""
+    if not data:
+        raise ReplyError(Reason.DAEMON_NONSENSE, "the control daemon answered nothing at all")
+    *lines, rest = data.split(b"\n")
+    if rest:
+        raise ReplyError(Reason.DAEMON_NONSENSE, "the answer stops in the middle of a line")
+    return [line for line in lines if line.strip()]
 
 
 def parse(data: bytes, *, servers: Sequence[int], with_contexts: bool) -> Reply:
@@ -117,7 +122,7 @@ def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply
     nobody = not any(one.clients for one in about.values())
     contexts, reason = _table(lines, may_be_nothing=nobody) if with_contexts else (None, None)
     if left := lines.rest():
-        raise ReplyError(Reason.DAEMON_NONSENSE, f"more was answered than was asked: {_quoted(left[0])}")
+        raise ReplyError(Reason.DAEMON_NONSENSE, f"more was answered than was asked: {quoted(left[0])}")
     return Reply(listed, percentage, about, contexts, reason)
 
 
@@ -208,12 +213,13 @@ def _unexpected(line: bytes | None, command: str) -> ReplyError:
     if line is None:
         return ReplyError(Reason.DAEMON_NONSENSE, f"the answer ends before that to {command}")
     if line.startswith(b"Not enough privilege"):
-        return ReplyError(Reason.PERMISSION, f"{command}: {_quoted(line)}")
+        return ReplyError(Reason.PERMISSION, f"{command}: {quoted(line)}")
     unknown = _UNKNOWN_COMMAND.fullmatch(line)
     if (unknown and unknown.group(1) == b"get_server_list") or line == b"Ready":
-        return OtherProtocol(f"{command}: {_quoted(line)}", protocol="3" if line == b"Ready" else None)
-    return ReplyError(Reason.DAEMON_NONSENSE, f"{command}: {_quoted(line)}")
+        return OtherProtocol(f"{command}: {quoted(line)}", protocol="3" if line == b"Ready" else None)
+    return ReplyError(Reason.DAEMON_NONSENSE, f"{command}: {quoted(line)}")
 
 
-def _quoted(line: bytes) -> str:
+def quoted(line: bytes) -> str:
+    """A line of an answer as an error may quote it."""
     return repr(clip(printable(line[:400]), 120))

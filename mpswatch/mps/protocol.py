@@ -1,4 +1,4 @@
-"""Which protocol a control daemon speaks. Protocol 3 is recognised and named, never read as "no clients".
+"""Which protocol a control daemon speaks. Protocol 3 is recognised before it is asked, never read as "no clients".
 
 What is known of it comes from NVIDIA's MPS documentation for drivers 615 and 620 ("MPS v3 Interface" and
 "MPS v3 Namespaces"); none was ever seen running. It is opt-in (`-p 3`, `--protocol 3`, or
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -19,15 +20,20 @@ from mpswatch.proc import PID_MAX, Processes, ProcessGone
 _FOLDERS_LOOKED_AT = 64
 
 
-def speaks_protocol_3(pipe_directory: Path, processes: Processes) -> str | None:
-    """What shows that the daemon of `pipe_directory` speaks protocol 3, in words, or None."""
-    return _said_at_start(pipe_directory, processes) or _folder_of_a_server(pipe_directory)
-
-
-def _said_at_start(pipe_directory: Path, processes: Processes) -> str | None:
+def said_at_start(pipe_directory: Path, processes: Processes) -> str | None:
+    """What the daemon of `pipe_directory` was started with that makes it speak protocol 3, in words, or None."""
     pid = daemon_pid(pipe_directory)
-    if pid is None:
-        return None
+    return None if pid is None else started_for_3(pid, processes)
+
+
+def started_for_3(pid: int, processes: Processes) -> str | None:
+    """What process `pid`, if a control daemon, was started with that makes it speak protocol 3, in words, or None."""
+    ticks = processes.start_ticks(pid)
+    return None if ticks is None else _started_for_3(pid, ticks, processes)
+
+
+@lru_cache(maxsize=64)  # asked at each poll, and what a process was started with never changes
+def _started_for_3(pid: int, _start_ticks: int, processes: Processes) -> str | None:
     try:
         facts = processes.facts(pid)
     except ProcessGone:
@@ -53,7 +59,8 @@ def daemon_pid(pipe_directory: Path) -> int | None:
     return int(text) if text.isdigit() and 0 < int(text) <= PID_MAX else None
 
 
-def _folder_of_a_server(pipe_directory: Path) -> str | None:
+def folder_of_a_server(pipe_directory: Path) -> str | None:
+    """What in `pipe_directory` only a daemon of protocol 3 makes, in words, or None."""
     try:
         with os.scandir(pipe_directory) as entries:
             folders = [entry.path for entry in islice(entries, _FOLDERS_LOOKED_AT) if entry.is_dir()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mpswatch.documents import Context, Reason, ServerLook
 from mpswatch.mps.grammar import ServerReply
+from mpswatch.mps.grammar_3 import NamedServer
 from mpswatch.proc import Processes, ProcessFacts, ProcessGone
 
 SERVER_COMMAND = "nvidia-cuda-mps"
@@ -20,9 +21,14 @@ def server_look(
     contexts_reason: Reason | None,
     processes: Processes,
     simulated: bool,
+    named: NamedServer | None = None,
 ) -> ServerLook:
-    """Join a server's lines of the reply with its process. `reply` is None when it was not asked about."""
-    unknown: dict[str, Reason] = {"context_limit": Reason.NOT_SUPPORTED}  # no command of this protocol tells it
+    """Join a server's lines of the reply with its process. `reply` is None when it was not asked about.
+
+    `named` is what protocol 3 says of it: its owner is the one whose clients it serves. Whether that is everybody, no
+    documented flag of the process tells.
+    """
+    unknown: dict[str, Reason] = {"context_limit": Reason.NOT_SUPPORTED}  # no command of either protocol tells it
     clients, state = (reply.clients, reply.state) if reply else (None, None)
     missing = Reason.SERVER_VANISHED if reply else Reason.SERVER_CHANGED
     if clients is None:
@@ -34,21 +40,26 @@ def server_look(
 
     facts, reason = _facts(pid, processes, simulated=simulated)
     age = None if facts is None else processes.age_seconds(facts)
-    multi_user = None if facts is None or not facts.arguments else MULTI_USER_FLAG in facts.arguments
+    uid = named.uid if named else facts.uid if facts else None
+    multi_user = None if named or facts is None or not facts.arguments else MULTI_USER_FLAG in facts.arguments
     if facts is None:
         unknown |= dict.fromkeys(("start_ticks", "age_seconds", "uid", "multi_user"), reason)
     else:
         if age is None:
             unknown["age_seconds"] = Reason.NOT_SUPPORTED
-        if facts.uid is None:
+        if uid is None:
             unknown["uid"] = Reason.PERMISSION
         if multi_user is None:  # a zombie has no arguments any more
             unknown["multi_user"] = Reason.SERVER_VANISHED
+    if named:
+        unknown["multi_user"] = Reason.NOT_SUPPORTED
+        unknown.pop("uid", None)
     return ServerLook(
         pid=pid,
+        name=named.name if named else None,
         start_ticks=facts.start_ticks if facts else None,
         age_seconds=age,
-        uid=facts.uid if facts else None,
+        uid=uid,
         multi_user=multi_user,
         server_state=state,
         clients=clients,

@@ -168,8 +168,9 @@ class Poller:
     def _with_waiting(self, look: DaemonLook, watched: Mapping[str, Watched]) -> DaemonLook:
         """`look` with who waits for another server, where control.log can be read."""
         log = self._logs.get(look.name)
-        if log is None or look.servers.value is None:
+        if log is None or look.servers.value is None or look.protocol == "3":  # whose log says it in other words
             reason = Reason.NOT_RECORDED if log is None else look.up_reason or Reason.DAEMON_SILENT
+            reason = Reason.PROTOCOL_UNSUPPORTED if look.protocol == "3" else reason
             return msgspec.structs.replace(look, unknown={**look.unknown, "waiting": reason})
         servers = look.servers.value
         server = servers[0] if len(servers) == 1 else None

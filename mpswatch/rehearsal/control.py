@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
@@ -12,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mpswatch.rehearsal import commands, state
+from mpswatch.rehearsal import commands, protocol_3, state
 from mpswatch.rehearsal.alarm import Alarm
 from mpswatch.rehearsal.layout import SOCKET, DaemonPaths
 from mpswatch.rehearsal.logs import Log
@@ -67,6 +68,7 @@ class Control:
         self._armed: Armed | None = None
         self._wedged = False
         self._contexts = 0
+        self._named = options.protocol == 3
         self._answers = commands.Answers(paths=paths, options=options, percentage=options.default_percentage)
 
     def run(self, ready: int) -> int:
@@ -91,7 +93,12 @@ class Control:
         self._server.stop()
         for name in ("control", "control_privileged", "control_lock", "log", "nvidia-cuda-mps-control.pid", SOCKET):
             (self._paths.pipe / name).unlink(missing_ok=True)
+        self._remove_folders()
         return 0
+
+    def _remove_folders(self) -> None:
+        for folder in self._paths.pipe.glob("uid_*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _watch(self, channel: socket.socket, act: Callable[[], object]) -> None:
         self._selector.register(channel, selectors.EVENT_READ, act)
@@ -105,6 +112,7 @@ class Control:
         pipe = self._paths.pipe
         for name in ("control", "control_privileged", SOCKET, "log"):
             (pipe / name).unlink(missing_ok=True)
+        self._remove_folders()
         # The mark comes first and goes last: never is there a `control` of ours without it.
         self._listen(SOCKET, 0o666, self._greet)
         self._listen("control_privileged", 0o755, lambda connection: connection.close())
@@ -152,14 +160,23 @@ class Control:
         """Reply to one command; False ends the connection."""
         self._log.write(f"Cmd:{command}")
         _, uid, _ = peer(connection)
-        honest = self._answers.reply(command, uid=uid)
         faults = state.faults(self._paths)
-        if self._options.protocol == 3:
-            faults = state.Faults(lie="protocol3")
+        honest = self._in_protocol_3(command, faults) if self._named else self._answers.reply(command, uid=uid)
         reply = commands.lie(faults, command, honest) if faults.lie else honest.encode(errors="surrogateescape")
         self._log.write(reply[:4096].decode(errors="replace").rstrip("\n"))
         connection.sendall(reply)
         return faults.lie not in commands.ENDING
+
+    def _in_protocol_3(self, command: str, faults: state.Faults) -> str:
+        if protocol_3.changes(command):
+            state.append(self._paths.state.parent / "changing.jsonl", command)
+        return protocol_3.reply(
+            command,
+            pipe=self._paths.pipe,
+            devices=self._options.devices,
+            server=state.server(self._paths),
+            said=faults.server_state,
+        )
 
     # --- clients -----------------------------------------------------------------------------------
 
@@ -230,6 +247,11 @@ class Control:
 
     def _start_server(self, uid: int) -> None:
         self._server.start(uid, default=self._answers.percentage)
+        if self._named:
+            folder = self._paths.pipe / protocol_3.server_name(uid)
+            if not folder.exists():
+                folder.mkdir()
+                self._listen(f"{folder.name}/control", 0o666, lambda connection: connection.close())
 
     def _try_armed(self) -> None:
         """Shut the server down at its first idle moment, also for a client that has died since: as recorded."""

@@ -22,7 +22,9 @@ except OSError:
     os.write(1, b"Cannot find MPS control daemon process\\n")
     sys.exit(1)
 try:
-    while commands := os.read(0, 65536):
+    if arguments := sys.argv[1:]:  # protocol 3 is asked by arguments
+        program.send(" ".join(arguments).encode() + b"\\n")
+    while not arguments and (commands := os.read(0, 65536)):
         program.send(commands)
     program.shutdown(_socket.SHUT_WR)
     while reply := program.recv(65536):

@@ -25,7 +25,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     devices: tuple[int, ...] = (0,)
     context_limit: int = 48
     protocol: int = 2
-    """3: the daemon is started with `-p 3`, and knows no command of protocol 2."""
+    """3: the daemon is started with `-p 3`, and knows no command of protocol 2, but the lists of protocol 3."""
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):

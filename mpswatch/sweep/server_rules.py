@@ -11,7 +11,8 @@ def doubt_daemon(look: DaemonLook) -> Refusal | None:
     if look.up_reason is Reason.PROTOCOL_UNSUPPORTED or (look.protocol or "").lstrip("vV").startswith("3"):
         return Refusal(
             reason=Reason.PROTOCOL_UNSUPPORTED,
-            detail=f"the control daemon {look.name} speaks MPS protocol 3, which mpswatch does not measure under",
+            detail=f"the control daemon {look.name} speaks MPS protocol 3, which mpswatch does not measure under: there"
+            " a namespace's percentage overrides a client's cap",
             remedy="start the control daemon without the opt-in to protocol 3",
         )
     if look.up is not True:

@@ -81,6 +81,21 @@ def test_the_control_daemon_speaks_protocol_3(watched):
     watched.refuses("protocol_unsupported")
 
 
+def test_a_daemon_of_protocol_3_is_read_and_no_sweep_runs_under_it(watched):
+    watched.stack.tell("restart", protocol=3, again=True)
+    watched.until(lambda: watched.value("mps_server_state", state="ready") == 1)
+    watched.until(lambda: watched.value("managed_clients", daemon="stack") == 2)
+    assert watched.value("foreign_tenants") == 1
+    assert watched.value("client_list_disagreements") == 0
+    assert watched.reasons("mps_contexts_used") == {"not_supported"}
+    assert watched.reasons("mps_waiting_clients") == {"protocol_unsupported"}
+    (look,) = watched.poll()["daemons"]
+    assert (look["protocol"], look["servers"]["value"][0]["name"]) == ("3", f"uid_{os.getuid()}")
+    watched.refuses("protocol_unsupported")
+    assert watched.stack.status()["daemons"]["default"]["changing_commands"] == []
+    watched.stack.tell("restart", protocol=2, again=True)
+
+
 def test_the_client_list_names_processes_that_do_not_exist(watched):
     watched.stack.tell("lie", how="wrong_clients")
     watched.until(lambda: (watched.value("client_list_disagreements") or 0) >= 1)

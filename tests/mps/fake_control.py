@@ -2,7 +2,8 @@
 """A control program that plays a scenario, and is strict: whatever is not a query is a violation that it writes down.
 
 The scenario is `fake.json` in the pipe directory: {"mode", "connections": [{"servers": {pid: {"clients", "state"}},
-"percentage", "ps"}]}; each connection plays the next one, and the last one for ever.
+"percentage", "ps"}]}; each connection plays the next one, and the last one for ever. Asked by arguments it is a daemon
+of protocol 3 and answers the texts of "server list" and "client list" of the connection, as they are.
 """
 
 import json
@@ -14,7 +15,8 @@ from pathlib import Path
 directory = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 scenario = json.loads((directory / "fake.json").read_text())
 mode = scenario.get("mode", "honest")
-asked = sys.stdin.buffer.read().decode("ascii")
+by_arguments = " ".join(sys.argv[1:])
+asked = by_arguments or sys.stdin.buffer.read().decode("ascii")
 with (directory / "asked.log").open("a") as log:
     log.write(
         json.dumps({"asked": asked.splitlines(), "environment": {k: v for k, v in os.environ.items() if "CUDA" in k}})
@@ -28,6 +30,11 @@ servers = now.get("servers", {})
 
 def answer(line):  # noqa: PLR0911 - one reply a return
     words = line.split(" ")
+    if by_arguments:
+        question = " ".join(words[:2])
+        if words[2:] != {"server list": ["--format=csv"], "client list": ["--all", "--format=csv"]}.get(question):
+            (directory / "violation").write_text(line)
+        return now.get(question, "")
     if words == ["get_server_list"]:
         return now.get("separator", "\n").join(servers) + "\n"
     if words == ["get_default_active_thread_percentage"]:

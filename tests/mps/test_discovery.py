@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import tempfile
@@ -14,14 +13,10 @@ from mpswatch.config import load
 from mpswatch.mps.discovery import DEFAULT_LOG_DIRECTORY, discover, log_directory, visible_devices
 from mpswatch.proc import Processes
 
-_spec = importlib.util.spec_from_file_location("discovery_proc_tree", Path(__file__).parents[1] / "proc/tree.py")
-_tree = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_tree)
-
 
 @pytest.fixture
-def proc(tmp_path):
-    return _tree.ProcTree(tmp_path / "proc")
+def proc(tree):
+    return tree
 
 
 @pytest.fixture

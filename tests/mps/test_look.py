@@ -247,6 +247,75 @@ def test_a_daemon_killed_for_good_in_mid_answer_is_absent_at_the_next_look(daemo
 
 # --- protocol 3: as NVIDIA documents it; none was ever seen running ---
 
+SERVERS_3 = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n"
+CLIENTS_3 = "pid,server,device,namespace,cmd\n"
+TRAINING = "training,1000,48201,Ready,/run/nvidia-mps/training,GPU-abcd-1234,-\n"
+SPARE = "spare,0,-,Stopped,/run/nvidia-mps/spare,-,-\n"
+AT_WORK = "51023,training,0,default,python train.py\n51023,training,1,default,python train.py\n"
+
+
+@pytest.fixture
+def daemon_3(daemon):
+    """A control daemon that was started for protocol 3."""
+    arguments = (b"nvidia-cuda-mps-control", b"-d", b"-p", b"3")
+    daemon.tree.add(448, command=b"nvidia-cuda-mps", arguments=arguments)
+    (daemon.directory / "nvidia-cuda-mps-control.pid").write_text("448")
+    return daemon
+
+
+def test_under_protocol_3_the_servers_and_clients_are_those_of_its_two_lists(daemon_3):
+    daemon_3.tree.server(48201, uid=1000, ticks=40_000)
+    daemon_3.play({"server list": SERVERS_3 + TRAINING + SPARE, "client list": CLIENTS_3 + AT_WORK})
+    look, source = daemon_3.look()
+    assert daemon_3.asked() == [["server list --format=csv"], ["client list --all --format=csv"]]
+    assert (look.up, look.protocol, source.success) == (True, "3", True)
+    assert look.servers.state == "measured"
+    assert look.servers.evidence["servers_not_started"] == ["spare"]
+    assert look.servers.evidence["protocol_3"] == "the daemon was started with -p 3"
+    (server,) = look.servers.value
+    assert (server.name, server.pid, server.uid, server.start_ticks) == ("training", 48201, 1000, 40_000)
+    assert (server.server_state, server.clients) == ("Ready", (51023,))
+    assert set(server.unknown) == {"multi_user", "contexts", "context_limit"}
+    assert look.unknown == {"default_active_thread_percentage": Reason.NOT_SUPPORTED}
+    assert from_json(to_json(look), DaemonLook) == look
+
+
+def test_the_program_is_told_to_speak_protocol_3_and_whom_to_ask_and_no_more(daemon_3, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_PROTOCOL_VERSION", "2")
+    daemon_3.play({"server list": SERVERS_3, "client list": CLIENTS_3})
+    look, _ = daemon_3.look()
+    assert look.servers.value == ()
+    expected = {"CUDA_MPS_PIPE_DIRECTORY": str(daemon_3.directory), "CUDA_MPS_PROTOCOL_VERSION": "3"}
+    assert daemon_3.environments() == [expected, expected]
+
+
+def test_a_server_that_came_between_the_two_lists_is_asked_for_again(daemon_3):
+    daemon_3.tree.server(48201)
+    late = {"server list": SERVERS_3, "client list": CLIENTS_3 + AT_WORK}
+    daemon_3.play(late, late, {"server list": SERVERS_3 + TRAINING}, {"client list": CLIENTS_3 + AT_WORK})
+    assert [server.clients for server in daemon_3.look()[0].servers.value] == [(51023,)]
+
+
+def test_clients_of_a_server_that_is_never_listed_leave_everything_unknown(daemon_3):
+    daemon_3.play({"server list": SERVERS_3 + SPARE, "client list": CLIENTS_3 + AT_WORK.replace("training", "spare")})
+    look, source = daemon_3.look()
+    assert (look.up, look.servers.value, source.reason) == (True, None, Reason.SERVER_CHANGED)
+    assert "spare" in source.detail
+
+
+@pytest.mark.parametrize(
+    ("servers", "clients"),
+    [("", CLIENTS_3), (SERVERS_3, ""), ("no such module\n", ""), (SERVERS_3 + TRAINING, CLIENTS_3 + "51023\n")],
+)
+def test_an_answer_in_protocol_3_that_is_not_as_documented_is_unsupported(daemon_3, servers, clients):
+    daemon_3.play({"server list": servers, "client list": clients})
+    unsupported(*daemon_3.look())
+
+
+def test_a_daemon_of_protocol_3_that_is_frozen_is_silent(daemon_3):
+    daemon_3.play({"server list": SERVERS_3}, mode="frozen")
+    refused(*daemon_3.look(deadline=0.3), None, Reason.DAEMON_SILENT)
+
 
 def unsupported(look, source):
     assert look.up is True

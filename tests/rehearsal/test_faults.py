@@ -140,6 +140,15 @@ def test_a_client_of_another_uid_can_be_made_to_wait(stack, ask, eventually):
 def test_a_daemon_may_speak_protocol_3_from_the_start(stack, ask):
     stack.tell("restart", protocol=3)
     assert ask("get_server_list").stdout == 'Unknown command "get_server_list"\n'
+    service, uid = stack.add_service("llm"), os.getuid()
+    servers, clients = (ask(f"{who} list --format=csv,noheader").stdout for who in ("server", "client"))
+    assert servers.startswith(f"uid_{uid},{uid},{stack.server_pid},Ready,{stack.pipe_directory}/uid_{uid},GPU-")
+    assert clients == f"{service},uid_{uid},0,default,/srv/llm/.venv/bin/python3\n"
+    assert ask("server list --format=csv").stdout.startswith("name,uid,pid,status,")
+    assert (stack.pipe_directory / f"uid_{uid}" / "control").is_socket()
+    assert daemon_of(stack)["changing_commands"] == []
+    ask("client terminate 1")
+    assert daemon_of(stack)["changing_commands"] == ["client terminate 1"]
 
 
 def test_a_fault_names_the_neighbour_that_died(stack, exists, eventually):

@@ -168,6 +168,7 @@ def test_a_daemon_that_cannot_be_asked_is_refused_by_its_own_reason_with_what_me
 def test_protocol_3_is_not_measured_under(ask, build):
     daemon = {"protocol": "3", "servers": build.unknown(Reason.PROTOCOL_UNSUPPORTED)}
     refused(ask(daemon=daemon), Reason.PROTOCOL_UNSUPPORTED)
+    refused(ask(daemon={"protocol": "3"}), Reason.PROTOCOL_UNSUPPORTED)  # also where its servers are known
 
 
 def test_a_daemon_whose_servers_are_not_known_is_refused(ask, build):

@@ -42,8 +42,8 @@ The label of that name has one of a bounded list of values (`mpswatch.documents.
 documents, journal and log:
 
 """
-BEGIN = "<!-- from mpswatch/metrics/table.py: begin -->\n"
-END = "<!-- from mpswatch/metrics/table.py: end -->\n"
+BEGIN = "<!-- from mpswatch/metrics/table: begin -->\n"
+END = "<!-- from mpswatch/metrics/table: end -->\n"
 
 
 def markdown() -> str:

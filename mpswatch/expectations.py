@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import combinations
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,6 +48,12 @@ class Pattern:
 
     def matches(self, process: Process) -> bool:
         return all(_fits(value, process.values(key)) for key, value in self.wanted.items())
+
+    def is_undecided(self, process: Process) -> bool:
+        """Whether it may match: by all but the label, and the process may have others than are known."""
+        if process.labels_known or "label" not in self.wanted or self.matches(process):
+            return False
+        return all(_fits(value, process.values(key)) for key, value in self.wanted.items() if key != "label")
 
     def covers(self, other: Pattern) -> bool:
         """Whether whatever `other` matches, this one matches too, as far as their texts tell."""
@@ -90,12 +97,13 @@ def desktop() -> Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What a pattern is held against. `arguments` are unmasked, `labels` all that are known."""
+    """What a pattern is held against. `arguments` are unmasked, `labels` are all there are if `labels_known`."""
 
     name: str | None
     identity: TenantIdentity | None
     arguments: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    labels_known: bool = True
 
     def values(self, key: str) -> tuple[str, ...]:
         """The texts of that field: any of them may match."""
@@ -129,30 +137,40 @@ def _fits(pattern: str, values: Iterable[str]) -> bool:
     return any(fnmatchcase(value, pattern) for value in values)
 
 
-Verdict = tuple[tuple[str, ...], str | None]
-"""The names of the expectations that a process matches, and of the welcome where it matches none."""
+class Verdict(NamedTuple):
+    """The names of the expectations that a process matches, of the welcome where it matches none, and of what it may
+    match: its labels are not known.
+    """
+
+    expected: tuple[str, ...] = ()
+    welcome: str | None = None
+    undecided: tuple[str, ...] = ()
 
 
 def judged(process: Process, what: Expectations) -> Verdict:
     """What one process matches."""
     expected = tuple(each.name for each in what.expected if each.pattern.matches(process))
+    undecided = tuple(each.name for each in what.expected if each.pattern.is_undecided(process))
     if expected:
-        return expected, None
-    welcome = (each.name for each in what.welcome if any(pattern.matches(process) for pattern in each.patterns))
-    return (), next(welcome, None)
+        return Verdict(expected, None, undecided)
+    for each in what.welcome:
+        if any(pattern.matches(process) for pattern in each.patterns):
+            return Verdict((), each.name, undecided)
+        if any(pattern.is_undecided(process) for pattern in each.patterns):
+            undecided += (each.name,)
+    return Verdict((), None, undecided)
 
 
 def marked(tenants: Sequence[Tenant], verdicts: Mapping[int, Verdict]) -> tuple[Tenant, ...]:
     """`tenants` with the names of what they match, by pid. Servers and our own clients match nothing."""
-    return tuple(_marked(tenant, verdicts.get(tenant.pid, ((), None))) for tenant in tenants)
+    return tuple(_marked(tenant, verdicts.get(tenant.pid, Verdict())) for tenant in tenants)
 
 
 def _marked(tenant: Tenant, verdict: Verdict) -> Tenant:
-    expected, welcome = verdict
-    welcome = welcome if tenant.kind == "foreign" else None
-    if tenant.kind in {"server", "ours"} or not (expected or welcome):
+    welcome = verdict.welcome if tenant.kind == "foreign" else None
+    if tenant.kind in {"server", "ours"} or not (verdict.expected or welcome or verdict.undecided):
         return tenant
-    return msgspec.structs.replace(tenant, expectations=expected, welcome=welcome)
+    return msgspec.structs.replace(tenant, expectations=verdict.expected, welcome=welcome, undecided=verdict.undecided)
 
 
 def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | None) -> tuple[ExpectationLook, ...]:
@@ -165,7 +183,7 @@ def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | Non
             managed=_count(tenants, each.name, "managed"),
             escaped=_count(tenants, each.name, "foreign"),
             unresolved=_count(tenants, each.name, "unresolved"),
-            unknown_reason=unknown or _unresolved_reason(tenants, each.name),
+            unknown_reason=unknown or _unresolved_reason(tenants, each.name) or _undecided_reason(tenants, each.name),
         )
         for each in what.expected
     ) + tuple(
@@ -173,7 +191,7 @@ def counted(tenants: Sequence[Tenant], what: Expectations, unknown: Reason | Non
             name=each.name,
             minimum=None,
             matched=len({(t.pid, t.start_ticks) for t in tenants if t.welcome == each.name}),
-            unknown_reason=unknown,
+            unknown_reason=unknown or _undecided_reason([t for t in tenants if t.kind == "foreign"], each.name),
         )
         for each in what.welcome
     )
@@ -185,6 +203,11 @@ def _count(tenants: Sequence[Tenant], name: str, kind: str | None = None) -> int
 
 def _unresolved_reason(tenants: Sequence[Tenant], name: str) -> Reason | None:
     return next((t.unknown.get("kind") for t in tenants if t.kind == "unresolved" and name in t.expectations), None)
+
+
+def _undecided_reason(tenants: Sequence[Tenant], name: str) -> Reason | None:
+    found = (t.identity.unknown.get("labels") for t in tenants if name in t.undecided and t.identity is not None)
+    return next((reason or Reason.NOT_RECORDED for reason in found), None)
 
 
 def contradictions(what: Expectations) -> Iterator[tuple[str, str, str]]:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from mpswatch.archive import ArchiveError
 from mpswatch.config import Config
+from mpswatch.config.rules import expectations
 from mpswatch.daemon.client_check import check_client
-from mpswatch.daemon.doctor_tenants import patterns, waiting
+from mpswatch.daemon.doctor_tenants import labels, patterns, waiting
 from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.finding import Line
 from mpswatch.daemon.hold import hold
@@ -21,6 +22,7 @@ from mpswatch.daemon.pause import is_paused
 from mpswatch.daemon.port_check import port_lines
 from mpswatch.daemon.verdict import Verdict, verdict
 from mpswatch.documents import DaemonLook, Event, PollSnapshot, Reason, ServerLook
+from mpswatch.identity.sources import label_sources
 from mpswatch.sweep.circumstances import available_memory
 from mpswatch.sweep.permit import Refusal
 
@@ -52,6 +54,7 @@ def examine(parts: Parts) -> Report:
         *_namespace(parts),
         *_sources(snapshot),
         *patterns(snapshot),
+        *labels(expectations(config), snapshot, label_sources(Path(config.tenants.host_root))),
         _client(client),
         *_archive(parts),
         *port_lines(config),

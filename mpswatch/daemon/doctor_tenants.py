@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpswatch.daemon.finding import Line
 from mpswatch.documents import DaemonLook, ExpectationLook, PollSnapshot, Tenant
-from mpswatch.expectations import DESKTOP_NAME
+from mpswatch.expectations import DESKTOP_NAME, Expectations
+from mpswatch.identity.sources import LabelSource
+
+_LABELS = "run mpswatch as root, with the runtime's files at tenants.host_root; or use pod, namespace and container"
+_HOST_ROOT = "in a container set tenants.host_root to where the host's files are mounted"
 
 
 def waiting(look: DaemonLook) -> Iterator[Line]:
@@ -48,9 +52,26 @@ def patterns(snapshot: PollSnapshot) -> Iterator[Line]:
             yield Line("good" if matched else "note", f"welcome {look.name}", found)
 
 
+def labels(what: Expectations, snapshot: PollSnapshot, sources: Sequence[LabelSource]) -> Iterator[Line]:
+    """Whether patterns that ask for a label can match at all: where labels would be read, and who has none to show."""
+    if not what.label_keys:
+        return
+    for source in sources:
+        if source.fault is not None:
+            yield Line("mend", "labels", f"{source.runtime} keeps them in {source.path}: {source.fault}", _LABELS)
+        else:
+            yield Line("good", "labels", f"{source.runtime}: {source.path} can be read")
+    if not sources:
+        yield Line("note", "labels", "no runtime's files are there: a pattern by label matches nobody", _HOST_ROOT)
+    hidden = [tenant for tenant in snapshot.tenants.value or () if tenant.undecided]
+    if hidden:
+        names = ", ".join(sorted({name for tenant in hidden for name in tenant.undecided}))
+        yield Line("mend", "labels", f"{names} can never match {_listed(hidden)}: their labels are not known", _LABELS)
+
+
 def _expected(look: ExpectationLook, matched: list[Tenant]) -> Line:
     name = f"expected {look.name}"
-    if look.unknown_reason is not None:
+    if look.unknown_reason is not None and not look.escaped:
         return Line("note", name, f"not all is known ({look.unknown_reason}); matches {_listed(matched) or 'nobody'}")
     if look.escaped:
         return Line(

@@ -49,6 +49,7 @@ class Tenant(Document, frozen=True, kw_only=True):
     A managed client without any row in the driver's list has `gpu_uuid` None and reason in `unknown`.
     `process_name` is printable, clipped, homes shown as `~`. `expectations` are the names of the configured services
     that it matches: where it is foreign it has *escaped*. `welcome` is the pattern by which a foreign one is welcome.
+    `undecided` are patterns that ask for a label and may match: its labels are not known (`identity.unknown`).
     """
 
     pid: int
@@ -65,6 +66,7 @@ class Tenant(Document, frozen=True, kw_only=True):
     identity: TenantIdentity | None = None
     expectations: tuple[str, ...] = ()
     welcome: str | None = None
+    undecided: tuple[str, ...] = ()
     unknown: dict[str, Reason] = {}
 
 

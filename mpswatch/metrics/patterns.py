@@ -33,7 +33,8 @@ def patterns(view: View, sheet: Sheet, options: Options) -> None:
         if look.minimum is not None:
             sheet.put("expected_clients", look.minimum, look.name)
             _count("expected_clients_managed", look.managed, look.name, unknown, sheet)
-            _count("escaped_clients", look.escaped, look.name, unknown, sheet)
+            # one that is seen to have escaped has, whatever else is not known
+            _count("escaped_clients", look.escaped, look.name, None if look.escaped else unknown, sheet)
         if look.minimum is not None or look.name != DEFAULT_PATTERN:
             _count("pattern_matches", look.matched, look.name, unknown, sheet)
     if view.poll.tenants.value is not None:

@@ -39,5 +39,6 @@ class Patterns:
             identity=tenant.identity,
             arguments=who.arguments if who is not None else (),
             labels=who.labels if who is not None else {},
+            labels_known=who is None or who.labels_known,
         )
         return judged(process, self.what)

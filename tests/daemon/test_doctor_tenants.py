@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mpswatch.daemon.doctor_tenants import patterns, waiting
+from mpswatch.daemon.doctor_tenants import labels, patterns, waiting
 from mpswatch.daemon.targets import targets
 from mpswatch.documents import ExpectationLook, Reason, Waiting, WaitingClient
+from mpswatch.expectations import Expectation, Expectations, Pattern
+from mpswatch.identity.sources import label_sources
 
 _spec = importlib.util.spec_from_file_location("doctor_facts", Path(__file__).parents[1] / "latest/facts.py")
 facts = importlib.util.module_from_spec(_spec)
@@ -44,6 +46,43 @@ def test_escaped_missing_and_mistaken_patterns_are_to_be_mended():
     assert "ESCAPED" in said["expected a"].detail
     assert said["welcome d"].mark == "note"
     assert "welcome desktop" not in said
+
+
+BY_LABEL = Expectations(expected=(Expectation(name="embedder", pattern=Pattern(wanted={"label": "app=embedder"})),))
+
+
+def about_labels(host, *tenants, what=BY_LABEL):
+    return list(labels(what, facts.poll(tenants=facts.known(tenants)), label_sources(host)))
+
+
+def test_where_labels_would_be_read_is_named_for_each_runtime(tmp_path):
+    (tmp_path / "var/lib/docker/containers").mkdir(parents=True)
+    database = tmp_path / "var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"
+    database.parent.mkdir(parents=True)
+    database.symlink_to("meta.db")  # a loop: what may not be read, for root as well
+    containerd, docker = about_labels(tmp_path)
+    assert (containerd.mark, docker.mark) == ("mend", "good")
+    assert str(database) in containerd.detail
+    assert "namespace" in containerd.remedy
+
+
+def test_without_any_runtimes_files_a_pattern_by_label_matches_nobody(tmp_path):
+    (line,) = about_labels(tmp_path)
+    assert "matches nobody" in line.detail
+    assert "tenants.host_root" in line.remedy
+    assert about_labels(tmp_path, what=Expectations()) == [], "nobody asks for a label"
+
+
+def test_a_pattern_that_can_never_match_is_named_with_whom(tmp_path):
+    (tmp_path / "var/lib/docker/containers").mkdir(parents=True)
+    _, line = about_labels(tmp_path, facts.tenant(7, "foreign", undecided=("embedder",)), facts.tenant(8, "foreign"))
+    assert line.mark == "mend"
+    assert "embedder can never match 7 (foreign, program-7): " in line.detail
+
+
+def test_an_escape_is_said_whatever_else_is_not_known():
+    look = ExpectationLook(name="a", minimum=1, matched=1, escaped=1, unknown_reason=Reason.PERMISSION)
+    assert "ESCAPED" in lines(look)["expected a"].detail
 
 
 def test_somebody_who_waits_is_named_and_a_log_that_is_not_read_is_said():

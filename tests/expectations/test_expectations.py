@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from mpswatch.documents import Reason, Tenant, TenantIdentity
@@ -130,6 +132,48 @@ def test_each_field_of_a_pattern(wanted, matches):
         labels={"app": "embedder"},
     )  # fmt: skip
     assert Pattern(wanted=wanted).matches(process) is matches
+
+
+LABEL = Expectations(expected=(expected(label="app=embedder", namespace="search"),))
+HIDDEN = {"unknown": {"labels": Reason.PERMISSION}}
+
+
+def hidden(pid, kind="foreign", **identity):
+    """A process in a container whose labels may not be read."""
+    one = tenant(pid, kind, **HIDDEN, **identity)
+    return one, Process(name=one.process_name, identity=one.identity, labels_known=False)
+
+
+def test_without_its_labels_a_process_may_match_and_the_counts_are_not_known():
+    one, process = hidden(1, pod_namespace="search")
+    (found,), looks = judged([one], LABEL, {1: process})
+    assert (found.expectations, found.undecided) == ((), ("embedder",))
+    assert looks["embedder"].unknown_reason is Reason.PERMISSION
+
+
+def test_what_another_field_decides_needs_no_label():
+    one, process = hidden(1, pod_namespace="other")
+    (found,), looks = judged([one], LABEL, {1: process})
+    assert found.undecided == ()
+    assert looks["embedder"].unknown_reason is None
+
+
+def test_a_label_that_is_known_decides_though_others_are_not():
+    one, process = hidden(1, pod_namespace="search")
+    process = dataclasses.replace(process, labels={"app": "embedder"})
+    (found,), looks = judged([one], LABEL, {1: process})
+    assert (found.expectations, found.undecided) == (("embedder",), ())
+    assert looks["embedder"].escaped == 1
+
+
+def test_a_welcome_by_label_is_undecided_as_well_and_one_that_decides_before_it_is_welcome():
+    by_label, by_name = welcome("labelled", label="app=x"), welcome("named", process="python3")
+    one, process = hidden(1)
+    (found,), looks = judged([one], Expectations(welcome=(by_name, by_label)), {1: process})
+    assert (found.welcome, found.undecided) == ("named", ())
+    (found,), looks = judged([one], Expectations(welcome=(by_label, by_name)), {1: process})
+    assert (found.welcome, found.undecided) == ("named", ("labelled",))
+    assert looks["labelled"].unknown_reason is Reason.PERMISSION
 
 
 def test_a_pattern_is_held_against_the_whole_unmasked_command_line():

@@ -48,6 +48,15 @@ def test_while_not_all_is_known_counts_are_absent_with_the_reason_and_what_is_ex
     assert ("", "", "escaped_clients", "daemon_silent") in unknown
 
 
+def test_an_escape_that_is_seen_is_published_whatever_else_is_not_known(published):
+    looks = (
+        ExpectationLook(name="embedder", minimum=1, matched=1, escaped=1, unknown_reason=Reason.PERMISSION),
+        ExpectationLook(name="ranker", minimum=1, matched=0, unknown_reason=Reason.PERMISSION),
+    )
+    assert published("escaped_clients", expectations=looks) == {("embedder",): 1}
+    assert published("expected_clients_managed", expectations=looks) == {}
+
+
 def test_welcome_tenants_are_counted_apart(published, facts):
     tenants = facts.known(
         (facts.tenant(1, "foreign", 100 * MIB), facts.tenant(2, "foreign", 50 * MIB, welcome="desktop"))

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": set(),
     "record": set(),
     "history": {"archive", "evidence"},
-    "markup": set(),
+    "markup": {"evidence"},
     "report": {"archive", "evidence", "history", "journal", "markup"},
     "archive": {"names"},
     "journal": {"archive", "names"},
@@ -66,7 +66,6 @@ ONLY_IMPORTER = {
     "click": {"cli"},
     "rich": {"cli"},
     "fsspec": {"remote"},
-    "structlog": {"logs", "daemon"},
     "yaml": {"yaml_tree"},
 }
 

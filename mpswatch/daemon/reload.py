@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -12,6 +11,7 @@ from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.systemd import Notifier
 from mpswatch.daemon.worker import Worker
 from mpswatch.errors import MpswatchError
+from mpswatch.logs import Logger
 
 _FIXED = ("host", "archive", "web", "metrics")
 
@@ -38,7 +38,7 @@ class Reloading:
         worker: Worker[Config],
         facts: Facts,
         notifier: Notifier,
-        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+        log: Logger,
     ) -> None:
         self._reread = reread
         self._running = running

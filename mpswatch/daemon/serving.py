@@ -6,10 +6,10 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from mpswatch.config import Config
 from mpswatch.latest import Latest
+from mpswatch.logs import Logger
 from mpswatch.metrics import Exposition, Options
 from mpswatch.web import FoundRun, Protection, WebFile, WebServer, application, bind
 
@@ -26,7 +26,7 @@ class Serving:
         find_run: Callable[[str], FoundRun | None],
         healthy: Callable[[], bool],
         verdict: Callable[[], str],
-        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+        log: Logger,
     ) -> None:
         web_file = web_file_of(config)
         protection = Protection(web_file)

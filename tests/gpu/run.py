@@ -40,7 +40,6 @@ NEEDED = {
     "yaml": "PyYAML",
     "rich": "rich",
     "starlette": "starlette",
-    "structlog": "structlog",
     "uvicorn": "uvicorn",
 }
 PROGRAMS = ("smoke", "identity", "replies", "survival", "daemon_ways", "exposure")

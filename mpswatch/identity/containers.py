@@ -7,13 +7,12 @@ and labels are those that it was made with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mpswatch.documents import Reason
 from mpswatch.identity import kubelet, runtimes
-from mpswatch.identity.facts import ContainerFacts
+from mpswatch.identity.containerd import containerd
+from mpswatch.identity.facts import ContainerFacts, asked
 
 _MOST_REMEMBERED = 4096
 
@@ -43,7 +42,7 @@ class ContainerFiles:
             storages.append(root / home.lstrip("/") / ".local/share/containers/storage")
         readers: list[Callable[[], ContainerFacts]] = [
             partial(kubelet.by_link, root, container_id),
-            partial(runtimes.containerd, root, container_id),
+            partial(containerd, root, container_id),
             partial(runtimes.docker, root, container_id),
             *(partial(runtimes.storage, folder, container_id) for folder in storages),
         ]
@@ -51,19 +50,9 @@ class ContainerFiles:
             readers.append(partial(kubelet.by_folder, root, pod_uid))
         for read in readers:
             if not _is_complete(found, pod_uid):
-                found = _asked(found, read)
+                found = asked(found, read)
         return found
 
 
 def _is_complete(found: ContainerFacts, pod_uid: str | None) -> bool:
     return found.name is not None and found.labels_known and (found.pod_name is not None or pod_uid is None)
-
-
-def _asked(found: ContainerFacts, read: Callable[[], ContainerFacts]) -> ContainerFacts:
-    """`found`, and what it lacks from one more place: one that is not what it should be says nothing."""
-    try:
-        return found.filled_from(read())
-    except PermissionError:
-        return replace(found, unknown=found.unknown or Reason.PERMISSION)
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return found

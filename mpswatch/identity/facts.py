@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from mpswatch.documents import ContainerRuntime, Reason
 
@@ -39,3 +39,13 @@ class ContainerFacts:
             labels_known=self.labels_known or other.labels_known,
             unknown=self.unknown or other.unknown,
         )
+
+
+def asked(found: ContainerFacts, read: Callable[[], ContainerFacts]) -> ContainerFacts:
+    """`found`, and what it lacks from one more place: one that is not what it should be says nothing."""
+    try:
+        return found.filled_from(read())
+    except PermissionError:
+        return replace(found, unknown=found.unknown or Reason.PERMISSION)
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return found

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from mpswatch.identity import runtimes
+from mpswatch.identity import containerd, runtimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class LabelSource:
 def label_sources(root: Path) -> tuple[LabelSource, ...]:
     """The places that are there below `root`, or that may not even be looked for."""
     places = [
-        ("containerd", root / store / runtimes.DATABASE) for stores in runtimes.CONTAINERD.values() for store in stores
+        ("containerd", root / store / containerd.DATABASE) for stores in containerd.PLACES.values() for store in stores
     ]
     places.append(("docker", root / runtimes.DOCKER))
     places += [("CRI-O", root / storage / "overlay-containers") for storage in runtimes.STORAGE]

@@ -64,6 +64,23 @@ def test_without_the_sandbox_the_labels_are_unknown_and_all_else_is_known(kind, 
     assert (found.name, found.labels_known, "app" in found.labels) == ("server", False, False)
 
 
+def test_containerds_database_alone_tells_everything(tmp_path):
+    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "var/lib/containerd").symlink_to(RECORDED / "host/var/lib/containerd")
+    found = facts(tmp_path)
+    assert (found.name, found.image, found.runtime) == ("server", "docker.io/library/pause:1", "containerd")
+    assert (found.pod_namespace, found.pod_name) == ("search", "embedder-7d9c5b6f4-x2x9k")
+    assert (found.labels["app"], found.labels_known) == ("embedder", True)
+
+
+def test_a_database_that_is_none_leaves_what_the_bundle_says(tmp_path):
+    shutil.copytree(RECORDED / "host", tmp_path / "host")
+    database = tmp_path / "host/var/lib/containerd/io.containerd.metadata.v1.bolt/meta.db"
+    database.write_bytes(b"SQLite format 3\0" + bytes(90000))
+    found = facts(tmp_path / "host")
+    assert (found.name, found.pod_name, found.labels_known) == ("server", "embedder-7d9c5b6f4-x2x9k", False)
+
+
 def test_labels_that_nobody_asks_for_are_not_missing(add, who):
     add(42, (RECORDED / "cgroup").read_bytes())
     identity = who(42)[42].identity
@@ -104,7 +121,20 @@ def test_the_workers_of_one_container_cost_its_files_once(add, who, monkeypatch)
         add(pid, (RECORDED / "cgroup").read_bytes())
     found = who(*range(100, 120), root=RECORDED / "host", label_keys=KEYS)
     assert {known.identity.labels["app"] for known in found.values()} == {"embedder"}
-    assert len(reads) == 2, "the container and its sandbox"
+    assert len(reads) == 4, "the container's record, labels and extensions, and its sandbox's labels"
+
+
+@pytest.mark.parametrize("sandbox", ["../../../../elsewhere", "/elsewhere", "5a9d"])
+def test_a_sandbox_that_is_no_id_leads_nowhere(sandbox, tmp_path):
+    own = {"io.kubernetes.cri-o.Labels": "{}", "io.kubernetes.cri-o.SandboxID": sandbox}
+    pods = {"io.kubernetes.cri-o.Labels": '{"app": "embedder"}'}
+    storage = tmp_path / "run/containers/storage/overlay-containers"
+    for folder, notes in ((storage / A, own), (storage / sandbox, pods)):
+        if tmp_path in folder.resolve().parents:
+            (folder / "userdata").mkdir(parents=True)
+            (folder / "userdata/config.json").write_text(json.dumps({"annotations": notes}))
+    found = facts(tmp_path, A)
+    assert (found.labels_known, "app" in found.labels) == (False, False)
 
 
 def test_a_container_whose_files_come_late_is_read_again(tmp_path):

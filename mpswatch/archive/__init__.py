@@ -8,8 +8,8 @@ A run is written to a temporary file beside its place, synced, renamed, and the 
 own name a file is complete or absent. The writer holds a lock (flock) on its temporary file, so that what
 a crash left can be told from what another process is writing at this moment.
 
-For the daemon: `prepare()` at the start, `write(document)`, `latest()`, `news()` at each poll,
-`retain()` after a write, `usage()`, `writable()` for doctor. Everything raises `ArchiveError` alone.
+For the daemon: `prepare()` at the start, `write(document)`, `latest()`, `retain()` after a write, `usage()`,
+`writable()` for doctor; `appeared.Appeared` for what other processes wrote. Everything raises `ArchiveError` alone.
 """
 
 from mpswatch.archive.files import MAX_DOCUMENT_BYTES, REMEDIES, ArchiveError, read_run

@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import os
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,13 +53,15 @@ class Interferences:
             self._retain(document.started_at)
         return path
 
-    def paths(self) -> Iterator[Path]:
-        """Yield the documents, newest first, by their names alone."""
-        try:
-            names = [item.name for item in os.scandir(self.directory) if _NAME.fullmatch(item.name)]
-        except FileNotFoundError:
-            return
-        yield from (self.directory / name for name in sorted(names, key=_when, reverse=True))
+    def names(self) -> list[str]:
+        """Name every file that is named as such a document, newest first."""
+        with named_errors("list", self.directory):
+            try:
+                with os.scandir(self.directory) as found:
+                    names = [item.name for item in found if _NAME.fullmatch(item.name)]
+            except FileNotFoundError:
+                return []
+        return sorted(names, key=_when, reverse=True)
 
     def read(self, path: Path) -> InterferenceDocument:
         """Read one; `ArchiveError` names the file and the place in it that is wrong."""
@@ -70,25 +71,25 @@ class Interferences:
         """Read the newest of each host, GPU and daemon; with what could not be read."""
         found: dict[tuple[str, ...], InterferenceDocument] = {}
         errors: list[ArchiveError] = []
-        for path in self.paths():
-            match = _NAME.fullmatch(path.name)
+        for name in self.names():
+            match = _NAME.fullmatch(name)
             if match is None or (match["simulated"] is not None) != self._simulated:
                 continue
             series = (match["host"], match["gpu"], match["daemon"])
             if series in found:
                 continue
             try:
-                found[series] = self.read(path)
+                found[series] = self.read(self.directory / name)
             except ArchiveError as error:
                 errors.append(error)
         return tuple(found.values()), tuple(errors)
 
     def _retain(self, now: datetime) -> None:
         with named_errors("clean", self.directory):
-            for number, path in enumerate(list(self.paths())):
-                old = self._keep_age is not None and _time(path.name) < now - self._keep_age
+            for number, name in enumerate(self.names()):
+                old = self._keep_age is not None and _time(name) < now - self._keep_age
                 if number and (old or number >= self._most):
-                    path.unlink(missing_ok=True)
+                    (self.directory / name).unlink(missing_ok=True)
 
 
 def name_of(document: InterferenceDocument, *, compressed: bool) -> str:

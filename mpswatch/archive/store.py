@@ -6,7 +6,6 @@ import contextlib
 import errno
 import gzip
 import os
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -50,8 +49,6 @@ class Archive:
         self._keep_age = keep_age
         self._keep_bytes = keep_bytes
         self._simulated = simulated
-        self._looked_at: float | None = None
-        self._newest_of: dict[Series, str] = {}
 
     def prepare(self) -> tuple[Path, ...]:
         """Create the directories and remove what a crash left half-written; returns what was removed."""
@@ -83,9 +80,13 @@ class Archive:
             write_durably(path, data)
         return path
 
+    def names(self) -> list[str]:
+        """Name every file that is named as a run, newest first."""
+        return [name for name in newest_first(item.name for item in self._files()) if is_run_name(name)]
+
     def entries(self) -> Iterator[RunEntry]:
         """Yield every run by name alone, newest first; files that are named otherwise are left out (`foreign`)."""
-        for name in newest_first(item.name for item in self._files()):
+        for name in self.names():
             entry = entry_of(self.runs, name)
             if entry is not None:
                 yield entry
@@ -127,28 +128,6 @@ class Archive:
             if document.simulated == self._simulated and (not found[series] or document.complete_sweep):
                 found[series].append(document)
         return tuple(document for runs in found.values() for document in runs), tuple(errors)
-
-    def newer_than(self, entry: RunEntry | None) -> tuple[RunEntry, ...]:
-        """Name the runs that began after `entry` (all, for None), newest first; see `news` for what others wrote."""
-        return tuple(found for found in self.entries() if entry is None or found.started > entry.started)
-
-    def news(self) -> tuple[RunEntry, ...]:
-        """Name the newest run of each series that was not the newest at the last call: what another process wrote.
-
-        Cheap while nothing changed (one stat), so that it can be asked at each poll. The first call names all.
-        """
-        with named_errors("list", self.runs):
-            changed = self.runs.stat().st_mtime
-        if changed == self._looked_at:
-            return ()
-        newest: dict[Series, RunEntry] = {}
-        for entry in self.entries():
-            newest.setdefault(entry.series, entry)
-        found = tuple(entry for series, entry in newest.items() if self._newest_of.get(series) != entry.name)
-        self._newest_of = {series: entry.name for series, entry in newest.items()}
-        # A file may come within the same tick of the file system's clock: only a change that is past is remembered.
-        self._looked_at = changed if abs(time.time() - changed) > 2.0 else None
-        return found
 
     def retain(self, now: datetime) -> tuple[Path, ...]:
         """Remove runs over age, then the oldest over size; returns what was removed.

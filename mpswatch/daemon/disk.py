@@ -3,83 +3,83 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from mpswatch.archive import Archive, ArchiveError, RunEntry
+from mpswatch.archive import Archive, ArchiveError
+from mpswatch.archive.appeared import Appeared
 from mpswatch.archive.interference import Interferences
 from mpswatch.daemon.pause import is_paused
 from mpswatch.documents import InterferenceDocument, SweepDocument
 
-_MOST_RUNS = 10
+_MOST = 10
+"""Documents read at one look: more than ten in the time of a poll were copied here, and only the newest are news."""
+
+D = TypeVar("D", SweepDocument, InterferenceDocument)
 
 
 class DiskLook(NamedTuple):
-    """`runs` are those that appeared since the last look, the newest first; at most ten of them are read.
+    """`runs` and `interferences` are those that appeared since the last look, at most ten of each, ours among them.
 
-    `interferences` are the newest of each GPU and daemon, where one appeared. `total_bytes` is the archive's size
-    where it may have changed, None where it cannot be looked through; `measured` says that it was tried.
+    `unreadable` are those that appeared and could not be read. `total_bytes` is the archive's size where it may have
+    changed, None where it cannot be looked through; `measured` says that it was tried.
     """
 
     paused: bool
     runs: tuple[SweepDocument, ...] = ()
     interferences: tuple[InterferenceDocument, ...] = ()
+    unreadable: tuple[ArchiveError, ...] = ()
     measured: bool = False
     total_bytes: int | None = None
 
 
 class Disk:
-    """Looks at the state directory again and again. Not thread-safe: the keeper's thread alone calls `look`."""
+    """Looks at the state directory again and again; what is there when it is made is no news.
 
-    def __init__(self, archive: Archive, newest: RunEntry | None, interferences: Interferences | None = None) -> None:
+    Not thread-safe: the keeper's thread alone makes it and calls `look`.
+    """
+
+    def __init__(self, archive: Archive, interferences: Interferences) -> None:
         self._archive = archive
         self._interferences = interferences
-        self._newest_interference: Path | None = None
-        with contextlib.suppress(OSError):  # an archive that cannot be read is no reason to do without the rest
-            self._newest_interference = self._newest_path()
-        self._newest = newest
-        self._seen: int | None = None
+        self._runs_appeared = Appeared(archive.runs, archive.names)
+        self._pairs_appeared = Appeared(interferences.directory, interferences.names)
+        for appeared in (self._runs_appeared, self._pairs_appeared):
+            with contextlib.suppress(OSError, ArchiveError):  # where nothing can be seen now, all of it will be news
+                appeared.look()
 
     def look(self) -> DiskLook:
-        """One stat a directory where nothing changed; what cannot be read is left out."""
-        return self._look_at_runs()._replace(interferences=self._look_at_interferences())
-
-    def _newest_path(self) -> Path | None:
-        return next(self._interferences.paths(), None) if self._interferences is not None else None
-
-    def _look_at_interferences(self) -> tuple[InterferenceDocument, ...]:
+        """Say what changed: one stat a directory where nothing did."""
+        total_bytes = None
         try:
-            newest = self._newest_path()
-        except OSError:
-            return ()
-        if self._interferences is None or newest == self._newest_interference:
-            return ()
-        self._newest_interference = newest
-        return self._interferences.latest()[0]
+            runs = self._runs_appeared.look()
+            measured = runs is not None
+            if measured:
+                total_bytes = self._archive.usage()
+        except (OSError, ArchiveError):  # removed, or its disk is gone
+            runs, measured = None, True
+        pairs = None
+        with contextlib.suppress(OSError, ArchiveError):  # where nobody measures interference there is no directory
+            pairs = self._pairs_appeared.look()
+        unreadable: list[ArchiveError] = []
+        return DiskLook(
+            paused=is_paused(self._archive.directory),
+            runs=_read(self._archive.read, self._archive.runs, runs or (), unreadable),
+            interferences=_read(self._interferences.read, self._interferences.directory, pairs or (), unreadable),
+            unreadable=tuple(unreadable),
+            measured=measured,
+            total_bytes=total_bytes,
+        )
 
-    def _look_at_runs(self) -> DiskLook:
-        paused = is_paused(self._archive.directory)
-        try:
-            changed = self._archive.runs.stat().st_mtime_ns
-        except OSError:  # removed, or its disk is gone
-            self._seen = None
-            return DiskLook(paused, measured=True)
-        if changed == self._seen:
-            return DiskLook(paused)
-        try:
-            entries = self._archive.newer_than(self._newest)
-            total_bytes = self._archive.usage()
-        except ArchiveError:
-            self._seen = None
-            return DiskLook(paused, measured=True)
-        self._seen = changed
-        if entries:
-            self._newest = entries[0]
-        runs = tuple(filter(None, map(self._read, entries[:_MOST_RUNS])))
-        return DiskLook(paused, runs, measured=True, total_bytes=total_bytes)
 
-    def _read(self, entry: RunEntry) -> SweepDocument | None:
+def _read(
+    read: Callable[[Path], D], directory: Path, newest_first: Sequence[str], unreadable: list[ArchiveError]
+) -> tuple[D, ...]:
+    found = []
+    for name in newest_first[:_MOST]:
         try:
-            return self._archive.read(entry.path)
-        except ArchiveError:
-            return None
+            found.append(read(directory / name))
+        except ArchiveError as error:
+            unreadable.append(error)
+    return tuple(found)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from mpswatch.daemon.disk import Disk, DiskLook
 from mpswatch.daemon.facts import Facts
@@ -15,6 +14,7 @@ from mpswatch.daemon.keeper import KeepingError
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.restore import Restored, restore
 from mpswatch.documents import Event, Reason, SweepDocument
+from mpswatch.logs import Logger
 from mpswatch.mps.server_log import Faults
 
 
@@ -29,7 +29,7 @@ class Past:
         loop: asyncio.AbstractEventLoop,
         changed: Callable[[], None],
         found: Callable[[Iterable[SweepDocument]], None],
-        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
+        log: Logger,
     ) -> None:
         self.restored: Restored | None = None
         self.paused = False
@@ -46,8 +46,9 @@ class Past:
         """Read runs, events and pause, once, at the start."""
 
         def in_the_keepers_thread() -> None:
+            disk = Disk(parts.archive, parts.interferences)  # before: what appears in between is seen twice, not never
             restored = restore(parts.archive, parts.journal, parts.interferences)
-            self._loop.call_soon_threadsafe(self._take, parts, restored)
+            self._loop.call_soon_threadsafe(self._take, parts, restored, disk)
 
         self._facts.keeper.do(in_the_keepers_thread)
 
@@ -83,8 +84,8 @@ class Past:
         at = self._faults.get(daemon)
         return None if at is None else time.monotonic() - at
 
-    def _take(self, parts: Parts, restored: Restored) -> None:
-        self.restored, self._disk = restored, Disk(parts.archive, restored.newest_run, parts.interferences)
+    def _take(self, parts: Parts, restored: Restored, disk: Disk) -> None:
+        self.restored, self._disk = restored, disk
         latest, now = self._facts.latest, datetime.now(UTC)
         for fault in restored.faults:
             self._log.warning("the archive", detail=fault.detail, remedy=fault.remedy)
@@ -105,6 +106,8 @@ class Past:
         self._loop.call_soon_threadsafe(self._see, seen)
 
     def _see(self, seen: DiskLook) -> None:
+        for error in seen.unreadable:
+            self._log.warning("what another process wrote is not published", detail=error.detail, remedy=error.remedy)
         if seen.measured:
             self._facts.latest.archive_measured(seen.total_bytes)
         if seen.interferences:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from mpswatch.archive import Archive, ArchiveError, RunEntry
+from mpswatch.archive import Archive, ArchiveError
 from mpswatch.archive.interference import Interferences
 from mpswatch.daemon.pause import is_paused
 from mpswatch.documents import Event, InterferenceDocument, SweepDocument
@@ -23,13 +23,12 @@ class Restored:
     interferences: tuple[InterferenceDocument, ...] = ()
     events: tuple[Event, ...] = ()
     newest_start: datetime | None = None
-    newest_run: RunEntry | None = None
     total_bytes: int | None = None
     paused: bool = False
     faults: tuple[ArchiveError, ...] = ()
 
 
-def restore(archive: Archive, journal: Journal, interferences: Interferences | None = None) -> Restored:
+def restore(archive: Archive, journal: Journal, interferences: Interferences) -> Restored:
     """Read back the newest runs and events; what cannot be read is named in `faults`, never raised."""
     faults: list[ArchiveError] = []
     try:
@@ -38,7 +37,7 @@ def restore(archive: Archive, journal: Journal, interferences: Interferences | N
         if unwritable is not None:
             faults.append(unwritable)
         runs, unreadable = archive.latest()
-        pairs, odd = interferences.latest() if interferences is not None else ((), ())
+        pairs, odd = interferences.latest()
         newest_run = next(archive.entries(), None)
         started = journal.newest_sweep_started()
         events = journal.read(limit=_EVENTS)
@@ -52,7 +51,6 @@ def restore(archive: Archive, journal: Journal, interferences: Interferences | N
         interferences=pairs,
         events=events,
         newest_start=max(filter(None, starts), default=None),
-        newest_run=newest_run,
         total_bytes=total_bytes,
         paused=is_paused(archive.directory),
         faults=(*faults, *unreadable, *odd),

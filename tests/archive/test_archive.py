@@ -378,17 +378,6 @@ def test_a_real_daemon_does_not_read_back_what_a_rehearsal_wrote(tmp_path, facts
     assert Archive(tmp_path).holds_simulated()
 
 
-def test_news_are_what_another_process_wrote(archive, facts):
-    archive.write(facts.sweep(run_id="r1"))
-    assert [entry.run_id for entry in archive.news()] == ["r1"]
-    assert archive.news() == ()
-    # A run that began before the newest known one, and was finished after it, of another series.
-    archive.write(facts.sweep(facts.NOON - timedelta(hours=1), run_id="slow", plan="thorough"))
-    assert [entry.run_id for entry in archive.news()] == ["slow"]
-    archive.write(facts.sweep(facts.NOON + timedelta(hours=1), run_id="r2"))
-    assert [entry.run_id for entry in archive.news()] == ["r2"]
-
-
 @pytest.mark.slow
 def test_the_newest_of_a_hundred_thousand_runs_is_found_within_a_second_of_work(archive, facts):
     name = archive.write(facts.sweep(run_id="newest")).name

@@ -8,10 +8,8 @@ from datetime import UTC, datetime, time
 
 import pytest
 
-from mpswatch.archive import Archive
 from mpswatch.config import load
 from mpswatch.config.shape import SweepSection
-from mpswatch.daemon.disk import Disk
 from mpswatch.daemon.hold import hold
 from mpswatch.daemon.pause import PauseError, is_paused, pause, resume
 from mpswatch.daemon.reload import keep_what_needs_a_restart
@@ -190,25 +188,3 @@ def test_the_pause_is_readable_by_whom_the_archive_is(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "paused").stat().st_mode & 0o777 == 0o640
-
-
-# --- the disk
-
-
-def test_the_archives_size_is_looked_at_when_its_directory_changes_and_unknown_when_it_is_gone(tmp_path):
-    runs = tmp_path / "archive" / "runs"
-    runs.mkdir(parents=True)
-    disk = Disk(Archive(tmp_path / "archive"), None)
-
-    def size():
-        found = disk.look()
-        return found.total_bytes if found.measured else "as before"
-
-    assert [size(), size()] == [0, "as before"]
-    (runs / "of-another-process").write_bytes(b"12345")
-    assert [size(), size()] == [5, "as before"]
-    (runs / "of-another-process").unlink()
-    runs.rmdir()
-    assert [size(), size()] == [None, None]
-    runs.mkdir()
-    assert size() == 0

@@ -212,6 +212,23 @@ def start(configuration: Callable[..., Path], short_path: Path) -> Iterator[Star
 
 
 @pytest.fixture
+def beside(configuration: Callable[..., Path], short_path: Path) -> Iterator[Start]:
+    """Begin an `mpswatch` command that goes on beside the daemon, in a configuration of its own."""
+    running: list[Daemon] = []
+
+    def begin(*arguments: str, **sections: Any) -> Daemon:
+        path = configuration(**sections)
+        own = path.rename(path.with_name("beside.yml"))
+        argv = [sys.executable, "-m", "mpswatch", *arguments, "--config.file", str(own)]
+        running.append(Daemon(argv, short_path / "archive", short_path / "beside.log", {}))
+        return running[-1]
+
+    yield begin
+    for program in running:
+        program.finish()
+
+
+@pytest.fixture
 def command(configuration: Callable[..., Path]) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run an `mpswatch` command beside the daemon, with the same configuration."""
 

@@ -207,6 +207,31 @@ def test_a_sweep_from_the_command_line_is_noticed(start, command, until):
     assert daemon.said("another process has swept")
 
 
+def test_a_sweep_from_the_command_line_that_began_before_ours_and_ended_after_it_is_noticed_once(
+    start, stack, beside, until
+):
+    stack.add_daemon("second")
+    stack.add_service("translation", daemon="second", busy=False)
+    pipes = {"stack": stack.pipe_directory, "second": stack.pipe_directory_of("second")}
+    daemons = [{"name": name, "pipe_directory": str(pipe)} for name, pipe in pipes.items()]
+    theirs = beside("sweep", "--daemon", "second", daemons=daemons, sweep=SLOW)
+    until(lambda: "second" in {event["daemon"] for event in theirs.events("sweep_started")})
+    daemon = start(daemons=daemons)
+    until(lambda: daemon.said("sweeps will"))
+    daemon.signal(signal.SIGUSR1)  # by itself it would wait: somebody has just swept
+    until(lambda: daemon.value("mpswatch_sweeps_total", daemon="stack", outcome="complete") == 1)
+    assert theirs.program.poll() is None, "it ended too soon for this test"
+    assert daemon.value("mpswatch_cap_tflops", daemon="second", cap="100") is None
+    assert theirs.wait() == 0
+    until(lambda: daemon.value("mpswatch_cap_tflops", daemon="second", cap="100"))
+    ours, other = (next(run for run in daemon.runs() if run["mps"]["daemon"] == name) for name in ("stack", "second"))
+    assert other["started_at"] < ours["started_at"]
+    assert other["finished_at"] > ours["finished_at"]
+    assert [line["runs"] for line in daemon.said("another process has swept")] == [1]
+    assert daemon.value("mpswatch_sweeps_total", daemon="second", outcome="complete") == 0
+    assert [event["kind"] for event in daemon.journal() if event["run_id"] == other["run_id"]] == ["sweep_started"]
+
+
 def test_of_two_at_once_one_sweeps(start, stack, command, until):
     settings = {"sweep": {**SLOW, "interval": "1h"}}
     daemon = start(**settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from collections.abc import Mapping
@@ -53,6 +52,8 @@ class Conversion:
         return kind(**values) if len(self.problems) == before else None
 
     def _unknown_key(self, key: object, known: Mapping[str, object], place: Place) -> None:
+        import difflib  # noqa: PLC0415 - for the faulty ones alone
+
         close = difflib.get_close_matches(str(key).replace("-", "_"), known, n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
         self.complain((*place, str(key)), f"unknown key; {hint}")

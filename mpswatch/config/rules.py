@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zoneinfo
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -68,6 +67,8 @@ def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
             f"{sweep.headroom} is not below sweep.context_limit ({sweep.context_limit}): no sweep would ever run",
         )
     if sweep.time_zone != "local":
+        import zoneinfo  # noqa: PLC0415 - few name one
+
         try:
             zoneinfo.ZoneInfo(sweep.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zoneinfo
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
 from mpswatch.config.shape import SweepSection
@@ -30,7 +29,7 @@ def hold(settings: SweepSection, *, paused: bool, asked_for: bool, now: datetime
         return None
     if not settings.enabled:
         return Hold(Reason.DISABLED, "sweep.enabled is false", "set sweep.enabled: true")
-    local = now.astimezone(None if settings.time_zone == "local" else zoneinfo.ZoneInfo(settings.time_zone))
+    local = now.astimezone(_zone(settings.time_zone))
     for start, end in settings.quiet_hours:
         if _within(local.time(), start, end):
             over = _seconds_until(local, end)
@@ -41,6 +40,14 @@ def hold(settings: SweepSection, *, paused: bool, asked_for: bool, now: datetime
                 over,
             )
     return None
+
+
+def _zone(name: str) -> tzinfo | None:
+    if name == "local":
+        return None
+    import zoneinfo  # noqa: PLC0415 - few name one
+
+    return zoneinfo.ZoneInfo(name)
 
 
 def _within(moment: time, start: time, end: time) -> bool:

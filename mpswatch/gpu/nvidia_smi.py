@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
 
 from mpswatch.documents import Conditions, Envelope, Gpu, GpuLook, GpuProcess, Reason, State
 from mpswatch.errors import MpswatchError
@@ -12,6 +12,9 @@ from mpswatch.gpu.source import GpuError, Readings, Row
 from mpswatch.names import clip, printable, shown
 from mpswatch.proc import Processes
 from mpswatch.process.ask import ProgramLate, ProgramMissing, ProgramTooMuch, ProgramUnusable, ask
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 NAME = "nvidia-smi"
 LIMIT = 16 << 20

@@ -6,11 +6,13 @@ tests/recordings: nvidia-smi-q-x.two-managed-one-foreign.xml
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
-from xml.parsers import expat
+from typing import TYPE_CHECKING
 
 from mpswatch.documents import Reason
 from mpswatch.gpu.source import GpuError
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as ET
 
 MIB = 1 << 20
 
@@ -38,6 +40,9 @@ class ReadingError(GpuError):
 
 def parse(data: bytes) -> ET.Element:
     """The report's root element, or `GpuError` (`nvidia_smi_nonsense`)."""
+    import xml.etree.ElementTree as ET  # noqa: PLC0415 - half a megabyte that NVML does without
+    from xml.parsers import expat  # noqa: PLC0415
+
     text = _NO_XML.sub("\ufffd", data.decode("utf-8", "replace"))
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()

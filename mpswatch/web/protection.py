@@ -17,8 +17,6 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from enum import Enum
 
-import bcrypt
-
 from mpswatch.web.settings import WebSettings
 from mpswatch.web.webfile import WebFile
 from mpswatch.web.worker import Worker
@@ -107,6 +105,8 @@ class Protection:
 def _fits(password: bytes, hashed: bytes | None, like: bytes) -> bool:
     """Check a password in a thread. An unknown user's is checked too, against a hash of the same cost, and fails."""
     try:
+        import bcrypt  # noqa: PLC0415 - half a megabyte, where no password is ever asked
+
         right = bcrypt.checkpw(password, hashed if hashed is not None else b"$2b$" + like[4:6] + _NOBODY)
     except ValueError:
         return False

@@ -220,5 +220,6 @@ test_any_sequence_leaves_every_series_true_or_absent = Watching.TestCase
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # one that strikes in the middle of a draw is told as FlakyStrategyDefinition
 class TestLongForm(Watching.TestCase):
-    settings = settings(Watching.TestCase.settings, max_examples=3000, stateful_step_count=30, derandomize=False)
+    settings = settings(Watching.TestCase.settings, max_examples=1000, stateful_step_count=30, derandomize=False)

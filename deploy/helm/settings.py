@@ -20,7 +20,7 @@ Hint: TypeAlias = Any
 
 SCHEMA = Path(__file__).parent / "mpswatch" / "values.schema.json"
 
-MADE_BY_THE_CHART = {"host", "daemons", "web", "archive.directory"}
+MADE_BY_THE_CHART = {"host", "daemons", "web", "archive.directory", "tenants.host_root"}
 
 DURATION = {"$ref": "#/definitions/duration"}
 LEAVES: tuple[tuple[Any, dict[str, Any]], ...] = (

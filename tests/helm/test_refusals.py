@@ -27,6 +27,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a shared memory path that is not used": ({"stack": {"shm": {"hostPath": "/dev/shm"}}}, "hostPath"),
     "shared memory without its path": ({"stack": {"shm": {"mode": "hostPath"}}}, "hostPath"),
     "an unknown way to shared memory": ({"stack": {"shm": {"mode": "emptyDir"}}}, "mode"),
+    "a runtime's files for somebody who may not read them": ({"identity": {"runtime": "containerd"}}, "stack.uid 0"),
+    "an unknown runtime": ({"stack": {"uid": 0}, "identity": {"runtime": "docker"}}, "runtime"),
+    "a runtime's files and none of the node's": (
+        {"stack": {"uid": 0}, "identity": {"enabled": False, "runtime": "containerd"}},
+        "identity",
+    ),
+    "another place for the node's files": ({"config": {"tenants": {"host_root": "/"}}}, "host_root"),
     "a GPU requested": ({"resources": {"requests": GPU}}, "nvidia.com/gpu"),
     "a GPU as a limit": ({"resources": {"limits": GPU}}, "nvidia.com/gpu"),
     "a shared GPU requested": ({"resources": {"limits": {"nvidia.com/gpu.shared": 1}}}, "nvidia.com/gpu"),

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from mpswatch.config import load
+from mpswatch.identity import containerd, runtimes
 
 ROOT = Path(__file__).parents[2]
 PRESETS = ["default", "device-plugin", "everything", "host-managed", "pod-monitor"]
@@ -129,6 +130,43 @@ def test_the_pipe_directory_lies_in_a_mount_of_the_host(rendered):
     assert (pipe + "/").startswith(mounts["stack"]["mountPath"] + "/")
     assert volumes["stack"]["hostPath"]["type"] == "Directory", "never made: it would be root's"
     assert set(mounts) == set(volumes), "what is mounted is there, and what is there is mounted"
+
+
+def files_of_the_node(documents):
+    """Where each of the node's files for identities is mounted from, by place, all of them read-only."""
+    volumes = {volume["name"]: volume for volume in pod_of(documents)["volumes"]}
+    mounts = [mount for mount in container_of(documents)["volumeMounts"] if mount["mountPath"].startswith("/host")]
+    assert all(mount["readOnly"] for mount in mounts)
+    return {mount["mountPath"]: volumes[mount["name"]]["hostPath"] for mount in mounts}
+
+
+def test_tenants_get_their_names_from_the_nodes_own_files_never_from_the_containers(rendered, tmp_path):
+    root = configuration(rendered, tmp_path).tenants.host_root
+    for place, host in files_of_the_node(rendered).items():
+        assert place == root + host["path"]
+        assert host["type"] in {"File", "Directory"}, "never made where it is missing"
+    assert root != "/", "the container's own /etc/passwd would give other people's names"
+
+
+def test_of_the_nodes_files_none_is_mounted_that_has_not_been_asked_for(render):
+    assert files_of_the_node(render()).keys() == {"/host/var/log/containers", "/host/etc/passwd"}
+    assert files_of_the_node(render({"identity": {"enabled": False}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "place"),
+    [
+        ("containerd", containerd.PLACES["run/containerd"][0]),
+        ("k3s", containerd.PLACES["run/k3s/containerd"][0]),
+        ("rke2", containerd.PLACES["run/k3s/containerd"][1]),
+        ("k0s", containerd.PLACES["run/k0s/containerd"][0]),
+        ("cri-o", runtimes.STORAGE[0]),
+    ],
+)
+def test_each_runtimes_files_are_mounted_where_mpswatch_looks_for_them(render, runtime, place):
+    mounted = files_of_the_node(render({"stack": {"uid": 0}, "identity": {"runtime": runtime}}))
+    read = Path("/host", place, "overlay-containers" if runtime == "cri-o" else Path(containerd.DATABASE).parent)
+    assert str(read) in mounted
 
 
 def test_shared_memory_is_the_stacks(rendered):

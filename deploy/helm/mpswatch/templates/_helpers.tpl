@@ -63,7 +63,20 @@ app.kubernetes.io/part-of: mpswatch
 {{- $_ := set $daemon "log_directory" . }}
 {{- end }}
 {{- $archive := mergeOverwrite (deepCopy (.Values.config.archive | default dict)) (dict "directory" "/var/lib/mpswatch") }}
-{{- toYaml (mergeOverwrite (deepCopy .Values.config) (dict "daemons" (list $daemon) "archive" $archive)) }}
+{{- /* Always: the container's own /etc/passwd would give other people's names. */}}
+{{- $tenants := mergeOverwrite (deepCopy (.Values.config.tenants | default dict)) (dict "host_root" "/host") }}
+{{- toYaml (mergeOverwrite (deepCopy .Values.config) (dict "daemons" (list $daemon) "archive" $archive "tenants" $tenants)) }}
+{{- end }}
+
+{{/* Where the runtime writes down its containers: folders without mounts of other containers in them. */}}
+{{- define "mpswatch.runtimeFiles" -}}
+{{- get (dict
+  "containerd" "/var/lib/containerd/io.containerd.metadata.v1.bolt"
+  "k3s" "/var/lib/rancher/k3s/agent/containerd/io.containerd.metadata.v1.bolt"
+  "rke2" "/var/lib/rancher/rke2/agent/containerd/io.containerd.metadata.v1.bolt"
+  "k0s" "/var/lib/k0s/containerd/io.containerd.metadata.v1.bolt"
+  "cri-o" "/var/lib/containers/storage/overlay-containers"
+) . }}
 {{- end }}
 
 {{/* Seconds of a duration such as 30s, 1h30m, 250ms or 30. */}}
@@ -81,6 +94,9 @@ app.kubernetes.io/part-of: mpswatch
 
 {{/* What the schema cannot compare: two values with each other. */}}
 {{- define "mpswatch.checks" -}}
+{{- if and .Values.identity.runtime (ne (int .Values.stack.uid) 0) }}
+{{- fail (printf "identity.runtime (%s) needs stack.uid 0, not %v: only root may read what a runtime writes down" .Values.identity.runtime .Values.stack.uid) }}
+{{- end }}
 {{- $cell := float64 (include "mpswatch.seconds" (dig "sweep" "cell_deadline" "30s" .Values.config)) }}
 {{- if lt (float64 .Values.terminationGracePeriodSeconds) (addf $cell 30.0) }}
 {{- fail (printf "terminationGracePeriodSeconds (%v) must be at least 30 s above config.sweep.cell_deadline (%v s): a measuring client that is killed with work in flight takes a neighbour down" .Values.terminationGracePeriodSeconds $cell) }}

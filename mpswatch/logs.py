@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
+from mpswatch.names import printable
+
 Format = Literal["auto", "json", "text"]
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -112,13 +114,6 @@ class Logger:
 
 
 _logger = Logger()
-
-
-def printable(text: str) -> str:
-    """`text` on one line, without anything that a terminal would obey."""
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
 
 
 def _as_text(head: Mapping[str, str], fields: dict[str, object]) -> str:

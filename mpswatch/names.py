@@ -1,34 +1,38 @@
-"""Names under somebody else's control, made fit to be shown.
+"""Text under somebody else's control, made fit to be shown: in a document, a label, a page, a log line, a terminal.
 
 A process chooses its own name: newlines, escape sequences, 300 characters and invalid UTF-8 all come
-through from a real driver. What leaves this module is one printable line.
+through from a real driver. What leaves this module is one line on which everything that there is can be seen.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 
 NAME_LIMIT = 200
 """Longest name shown, in characters."""
 
 _HOME = re.compile(r"(?:(?<=^)|(?<=[\s=:,;'\"(]))(?:/var/home/[^/\s]+|/home/[^/\s]+|/root)(?=$|[/\s:,;'\")])")
 
-# Cc controls, Cf formats (among them the marks that turn text around), Cs halves of pairs, Zl and Zp line breaks
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters, marks and symbols without a shape of their own (fillers, selectors, the empty braille cell)."""
 
 
 def printable(text: str | bytes) -> str:
-    """`text` on one line, with whatever is not printable written as an escape (`\\x1b`, `\\u202e`, `\\xff`)."""
+    """`text` on one line, with whatever cannot be seen written as an escape (`\\x1b`, `\\u202e`, `\\xff`).
+
+    That is all but letters, marks, digits, punctuation, symbols and the plain space: no control, no line break, nothing
+    that turns text around or has no width, no other kind of space, nothing unassigned, no half of a pair.
+    """
     decoded = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     if decoded.isascii() and decoded.isprintable():
         return decoded
-    return "".join(_visible(character) for character in decoded)
+    return "".join(
+        character if character.isprintable() and not _BLANK.match(character) else _escape(character)
+        for character in decoded
+    )
 
 
-def _visible(character: str) -> str:
-    if unicodedata.category(character) not in _INVISIBLE:
-        return character
+def _escape(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

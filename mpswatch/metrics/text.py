@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from mpswatch.metrics.sheet import Family
+from mpswatch.names import printable
 
 Format: TypeAlias = Literal["text", "openmetrics"]
 
@@ -41,9 +42,8 @@ def number(value: float) -> str:
 
 
 def escape(value: str) -> str:
-    """Make any text a label value: what cannot be printed is replaced, so that nothing breaks out of its line."""
-    if not value.isprintable():
-        value = "".join(char if char.isprintable() else "\ufffd" for char in value)
+    """Make any text a label value: on one line, in its quotes, with nothing in it that cannot be seen."""
+    value = printable(value)
     if '"' in value or "\\" in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"')
     return value

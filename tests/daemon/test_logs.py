@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-EVIL = "a\nb\x1b[2J\u202e\x07"
+EVIL = "a\nb\x1b[2J\u202e\xa0\x07"
 
 
 def lines_of(form, level="info"):
@@ -33,7 +33,7 @@ def test_json_is_one_object_a_line_whatever_a_name_holds():
 
 def test_text_is_printable_whatever_a_name_holds():
     first, second, third, *trace = lines_of("text")
-    assert r"a\nb\x1b[2J\u202e\x07" in first
+    assert r"a\x0ab\x1b[2J\u202e\xa0\x07" in first
     assert all(character.isprintable() for line in (first, second, third, *trace) for character in line)
     assert "ZeroDivisionError: division by zero" in trace[-1]
 

@@ -27,6 +27,7 @@ NAMES = {
     "escape": "\x1b[2J\x1b]0;owned\x07\x9b31m[bold red]evil[/]",
     "long": "n" * 300,
     "bidi": "abc\u202egnp.exe\u2066",
+    "spaces": "a\u00a0b\u3000c\u2028d\u200be\u3164f\ufeffg",
     "carriage": "fine\r\x08\x08\x00nothing to see",
     "json": '{"event": "serving", "level": "info"}',
 }

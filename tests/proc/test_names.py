@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,13 @@ from mpswatch.names import NAME_LIMIT, clip, home, printable, shown
         ("\x9b31m", r"\x9b31m"),
         ("abc\u202egnp.exe", r"abc\u202egnp.exe"),
         ("a\u2028b\u200bc", r"a\u2028b\u200bc"),
+        ("a b", "a b"),
+        ("a\xa0b\u3000c\u1680d\u2009e", r"a\xa0b\u3000c\u1680d\u2009e"),
+        ("a\x85b\x0bc\x0cd\u2029e", r"a\x85b\x0bc\x0cd\u2029e"),
+        ("\u2066a\u2069\u200f\u061c", r"\u2066a\u2069\u200f\u061c"),
+        ("so\xadft\ufeff\u200d\u2060", r"so\xadft\ufeff\u200d\u2060"),
+        ("fill\u3164\u115f\uffa0\u2800", r"fill\u3164\u115f\uffa0\u2800"),
+        ("a\ufe0f\U000e0100", r"a\ufe0f\U000e0100"),
         ("Größe 模型", "Größe 模型"),
         ("\ud800", r"\ud800"),
         ("\U000e0041", r"\U000e0041"),
@@ -28,6 +37,16 @@ from mpswatch.names import NAME_LIMIT, clip, home, printable, shown
 )
 def test_what_is_not_printable_becomes_visible(name, seen):
     assert printable(name) == seen
+
+
+def test_of_all_characters_none_comes_out_that_moves_anything_or_is_nothing_to_see():
+    let_through = {chr(code) for code in range(0x110000) if printable(chr(code)) == chr(code)}
+    assert {unicodedata.category(character)[0] for character in let_through} == set("LMNPSZ")
+    assert {character for character in let_through if character.isspace()} == {" "}
+    assert not {character for character in let_through if len(f"a{character}b".splitlines()) > 1}
+    turning = {"R", "AL", "NSM", "L", "EN", "AN", "ES", "CS", "ET", "ON", "WS", ""}  # text's own directions, no control
+    assert {unicodedata.bidirectional(character) for character in let_through} <= turning
+    assert all(printable(chr(code)).isascii() for code in range(0x110000) if chr(code) not in let_through)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +76,5 @@ def test_a_long_name_is_clipped_and_says_so():
 def test_every_name_comes_out_as_one_short_printable_line(name):
     seen = shown(name)
     assert len(seen) <= NAME_LIMIT
-    assert len(seen.splitlines()) <= 1
-    assert all(ord(character) >= 0x20 and not 0x7F <= ord(character) < 0xA0 for character in seen)
+    assert printable(seen) == seen
     seen.encode("utf-8")

@@ -43,7 +43,8 @@ def number(value: float) -> str:
 
 def escape(value: str) -> str:
     """Make any text a label value: on one line, in its quotes, with nothing in it that cannot be seen."""
-    value = printable(value)
+    if not (value.isascii() and value.isprintable()):  # asked here too: a call for each label of a scrape is felt
+        value = printable(value)
     if '"' in value or "\\" in value:
         value = value.replace("\\", "\\\\").replace('"', '\\"')
     return value

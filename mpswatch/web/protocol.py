@@ -131,6 +131,7 @@ class GuardedProtocol(H11Protocol):
         self._set_timer(None)
         self._door.left(self)
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn lets it run, and all of the connection stays as long
 
     def data_received(self, data: bytes) -> None:
         if not self.at_work:

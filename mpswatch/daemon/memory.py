@@ -10,6 +10,9 @@ _M_ARENA_MAX = -8
 _M_MMAP_THRESHOLD = -3
 _M_TRIM_THRESHOLD = -1
 
+GIVE_BACK_SECONDS = 60.0
+"""How often free pages go back, whatever has used them."""
+
 
 def one_heap() -> None:
     """Let all threads share one heap, and large buffers go back at once; to be called before the first thread.
@@ -25,13 +28,13 @@ def one_heap() -> None:
 
 
 def settle() -> None:
-    """Once all that stays is loaded: the collector need not look through it again, and free pages go back."""
-    gc.collect()
-    gc.freeze()
+    """Once all that stays is loaded: free pages go back, and the collector need not look through it again."""
     give_back()
+    gc.freeze()
 
 
 def give_back() -> None:
-    """Give free pages back to the system: about a millisecond. After a start, a sweep, a reload."""
+    """Give free pages back to the system: about 2 ms. After a start, a sweep, a crowd of requests."""
+    gc.collect()  # connections that are over stand in cycles; what `settle` froze is not looked through
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

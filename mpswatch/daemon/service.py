@@ -27,7 +27,7 @@ from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.daemon.past import Past
 from mpswatch.daemon.polling import Looked, Polling
 from mpswatch.daemon.reload import Reloading
-from mpswatch.daemon.runs import find_run
+from mpswatch.daemon.runs import find_interference, find_run
 from mpswatch.daemon.schedule import Schedule, WallClock
 from mpswatch.daemon.serving import Serving
 from mpswatch.daemon.sweeping import Sweeping
@@ -141,6 +141,7 @@ class Service:
             sockets,
             latest=self._facts.latest,
             find_run=lambda run_id: find_run(self._parts.archive, self._parts.journal, run_id),
+            find_interference=lambda run_id: find_interference(self._parts.interferences, self._parts.journal, run_id),
             healthy=self.healthy,
             verdict=lambda: self._outlook.text,
             log=self._log,
@@ -184,11 +185,15 @@ class Service:
         watchdog = self._notifier.watchdog
         pause = min(TICK, watchdog / 3) if watchdog is not None else TICK
         clock = WallClock()
+        given_back = self._turned
         while True:
             self._turned = time.monotonic()
             if self.healthy():
                 self._notifier.alive()
             self._facts.look_after()
+            if self._turned - given_back >= memory.GIVE_BACK_SECONDS:
+                given_back = self._turned
+                memory.give_back()
             step = clock.stepped()
             if step:
                 self._log.warning("the clock was stepped", seconds=round(step, 3))

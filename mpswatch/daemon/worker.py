@@ -18,14 +18,17 @@ T = TypeVar("T")
 
 
 class Worker(Generic[T]):
-    """Runs what it is offered, one at a time; what is offered meanwhile is turned away."""
+    """Runs what it is offered, one at a time; what is offered meanwhile is turned away.
+
+    Its thread starts with the first job: most daemons never copy, reload or measure.
+    """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self._loop = loop
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._started: float | None = None
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread: threading.Thread | None = None
 
     @property
     def busy_seconds(self) -> float | None:
@@ -41,6 +44,9 @@ class Worker(Generic[T]):
         if self._started is not None:
             return False
         self._started = time.monotonic()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread.start()
         self._jobs.put(lambda: self._do(job, done, failed))
         return True
 

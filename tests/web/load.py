@@ -29,6 +29,7 @@ from pathlib import Path
 
 import trustme
 
+from mpswatch.daemon import memory
 from mpswatch.rehearsal.stack import Stack
 
 REHEARSE = Path(__file__).parents[1] / "end_to_end" / "rehearse.py"
@@ -250,6 +251,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
         result["load_average_after"] = os.getloadavg()[0]
         result["resident_most_mib"] = highest >> 20
         time.sleep(2 * POLL)
+        result["resident_soon_after_mib"] = daemon.resident() >> 20
+        time.sleep(memory.GIVE_BACK_SECONDS)
         result["resident_after_mib"] = daemon.resident() >> 20
         seen = sorted(stamps)
         gaps = [later - earlier for earlier, later in itertools.pairwise(seen)]

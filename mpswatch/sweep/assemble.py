@@ -223,13 +223,7 @@ def _tflops_by_cap(run: Run) -> Envelope[dict[str, float | None]]:
         "every_cell_self_managed": bool(measured) and len(measured) == len(run.cells),
         "sm_counts": _sm_counts(run),
     }
-    default = run.last_permit.daemon.default_active_thread_percentage
-    if default is not None and default < 100:
-        evidence["default_active_thread_percentage"] = default
-        evidence["default_note"] = (
-            "the control daemon's default is under 100 %: the lower of it and the client's cap applies, which flattens"
-            " the curve above it"
-        )
+    evidence |= _lower_limit(run.last_permit)
     source = f"{dtype} matmul inside a managed MPS client"
     if not measured:
         return Envelope(
@@ -250,6 +244,23 @@ def _tflops_by_cap(run: Run) -> Envelope[dict[str, float | None]]:
     )
 
 
+def _lower_limit(permit: Permit) -> dict[str, Any]:
+    """What makes every cap above it the same: the server's own percentage, else the default that it began with."""
+    default = permit.daemon.default_active_thread_percentage
+    server = permit.server.active_thread_percentage if permit.server is not None else None
+    applies = default if server is None else server
+    if applies is None or applies >= 100:
+        return {}
+    return {
+        "default_active_thread_percentage": default,
+        "server_active_thread_percentage": server,
+        "default_note": (
+            f"the {'control daemon' if server is None else 'server'} gives each client less than 100 %: the lower of it"
+            " and the client's cap applies, which flattens the curve above it"
+        ),
+    }
+
+
 def _sm_counts(run: Run) -> dict[str, Any]:
     """The device's own count beside what the 100 % cell saw: where they differ, something caps every client."""
     device = run.permit.gpu.gpu.sm_count
@@ -264,6 +275,7 @@ _OF_THE_SERVER = {
     "uid": "server_uid",
     "multi_user": "multi_user",
     "server_state": "server_state",
+    "active_thread_percentage": "server_active_thread_percentage",
 }
 
 
@@ -284,5 +296,6 @@ def mps_facts(permit: Permit) -> MpsFacts:
         multi_user=server.multi_user if server else None,
         server_state=server.server_state if server else None,
         default_active_thread_percentage=daemon.default_active_thread_percentage,
+        server_active_thread_percentage=server.active_thread_percentage if server else None,
         unknown=unknown,
     )

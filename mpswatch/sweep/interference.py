@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from mpswatch.documents import InterferenceCell, InterferenceDocument, PollSnapshot, Reason
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.assignment import Assignment
 from mpswatch.sweep.bench import Bench
 from mpswatch.sweep.matrix import Group, Matrix, cells_of, interference_document
 from mpswatch.sweep.pair import Load, Paired, run_pair
-from mpswatch.sweep.permit import Limits, Permit, Refusal
-from mpswatch.sweep.plan import Plan, item_bytes
-from mpswatch.sweep.ports import Address, Ports, Watcher, unwatched
+from mpswatch.sweep.permit import Permit, Refusal
+from mpswatch.sweep.plan import item_bytes
 from mpswatch.sweep.session import Session, Talked
-from mpswatch.sweep.stop import Stop
 
 LOOK = 0.1
 """Seconds between looks at the GPU's conditions while a victim is measured."""
@@ -23,49 +22,27 @@ _STREAM_BUFFERS, _MATMUL_BUFFERS = 16, 3
 """In size^2 elements: a stream takes two buffers of eight times that, a matmul three matrices."""
 
 
-def run_interference(
-    *,
-    matrix: Matrix,
-    plan: Plan,
-    daemon: Address,
-    gpu_uuid: str,
-    host: str,
-    limits: Limits,
-    ports: Ports,
-    stop: Stop,
-    trigger: str,
-    progress: Watcher = unwatched,
-) -> InterferenceDocument | Refusal:
+def run_interference(*, matrix: Matrix, **assignment: Unpack[Assignment]) -> InterferenceDocument | Refusal:
     """Measure one GPU under one control daemon, as `run_sweep` does: a refusal when nothing was asked for.
 
-    `plan` gives size, dtype and deadlines. A pair takes two places of the server, so one more must be free.
+    `plan` gives size, dtype and deadlines.
     """
-    session = _Interference(
-        plan,
-        daemon,
-        gpu_uuid,
-        host,
-        replace(limits, headroom=limits.headroom + 1),
-        ports,
-        stop,
-        trigger,
-        progress,
-        matrix=matrix,
-    )
-    outcome = session.run()
-    if isinstance(outcome, Refusal):
-        session.refused(outcome)
-    return outcome
+    return _Interference(matrix=matrix, **assignment).run()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Interference(Session[InterferenceDocument]):
-    matrix: Matrix = field(default_factory=Matrix)
+    matrix: Matrix
     solo: list[InterferenceCell] = field(default_factory=list)
     pairs: list[InterferenceCell] = field(default_factory=list)
     dtype: str | None = None
 
     what: ClassVar[str] = "interference"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # a pair takes two places of the server, so one more must be free
+        self.limits = replace(self.limits, headroom=self.limits.headroom + 1)
 
     @property
     def plan_name(self) -> str:
@@ -98,7 +75,7 @@ class _Interference(Session[InterferenceDocument]):
                     if not self.clients_run:
                         return gate
                     over = gate
-                    self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
+                    self.watch_refusal(gate)
                     continue
                 neighbour = None if aggressor is None else _said(aggressor)
                 self.watch(steps.PairStarted(order=number, of=of, victim=_said(victim), beside=neighbour))

@@ -17,6 +17,7 @@ from mpswatch.documents import (
     InterferenceProtocol,
     PollSnapshot,
     Rate,
+    Reason,
     State,
     WorkKind,
 )
@@ -91,7 +92,7 @@ def cells_of(
 ) -> tuple[InterferenceCell, tuple[InterferenceCell, ...]]:
     """The victim alone, and beside each aggressor: each keeps its cell; `why` is for those that did not run."""
     state: State = "simulated" if simulated else "measured"
-    alone_cell, alone = _alone(group, why, size=size, state=state)
+    alone = _alone(group, why, size=size, state=state)
     cells = []
     for aggressor in aggressors:
         number, paired = group.beside.get(aggressor, (0, None))
@@ -101,18 +102,18 @@ def cells_of(
             cells.append(_unknown(group.victim, aggressor, failure, why, order=number))
             continue
         cell = _measured(group.victim, aggressor, paired, value, state=state, order=number, size=size)
-        cells.append(_with_slowdown(cell, value, alone, alone_cell, why))
-    return alone_cell, tuple(cells)
+        cells.append(_with_slowdown(cell, value, alone))
+    return alone, tuple(cells)
 
 
-def _alone(group: Group, why: Refusal, *, size: int, state: State) -> tuple[InterferenceCell, Rate | None]:
+def _alone(group: Group, why: Refusal, *, size: int, state: State) -> InterferenceCell:
     good = [(number, paired) for number, paired in group.alone if paired.failure is None]
     value = _rate([paired for _, paired in good], size)
     if value is not None:
         number, paired = good[0]
-        return _measured(group.victim, None, paired, value, state=state, order=number, size=size), value
+        return _measured(group.victim, None, paired, value, state=state, order=number, size=size)
     number, failure = (group.alone[-1][0], group.alone[-1][1].failure) if group.alone else (0, None)
-    return _unknown(group.victim, None, failure, why, order=number), None
+    return _unknown(group.victim, None, failure, why, order=number)
 
 
 def _rate(paired: Sequence[Paired], size: int) -> Rate | None:
@@ -161,13 +162,11 @@ def _measured(
     )
 
 
-def _with_slowdown(
-    cell: InterferenceCell, value: Rate, alone: Rate | None, alone_cell: InterferenceCell, why: Refusal
-) -> InterferenceCell:
-    if alone is None:
-        unknown = {"slowdown": why.reason}
-        return msgspec.structs.replace(cell, failure=f"alone is unknown: {alone_cell.failure}", unknown=unknown)
-    lost = slowdown(alone.value, value.value, _interval(alone), _interval(value))
+def _with_slowdown(cell: InterferenceCell, beside: Rate, alone: InterferenceCell) -> InterferenceCell:
+    if alone.victim is None:
+        unknown = {"slowdown": Reason(str(alone.unknown_reason))}
+        return msgspec.structs.replace(cell, failure=f"alone is unknown: {alone.failure}", unknown=unknown)
+    lost = slowdown(alone.victim.value, beside.value, _interval(alone.victim), _interval(beside))
     return msgspec.structs.replace(cell, slowdown=lost.value, slowdown_low=lost.low, slowdown_high=lost.high)
 
 

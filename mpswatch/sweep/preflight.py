@@ -44,6 +44,7 @@ def decide(
         or doubt_server(look, limits, permitted)
         or _fault(circumstances, limits)
         or _memory(gpu.conditions, circumstances, limits)
+        or _memory_limit(look, gpu_uuid, circumstances, limits)
         or (None if cells_run else _utilization(gpu.conditions, limits))
         or _permit(snapshot, look, gpu, permitted)
     )
@@ -142,6 +143,21 @@ def _memory(conditions: Conditions, circumstances: Circumstances, limits: Limits
             detail=f"{free >> 20} MiB are free {where}, and a cell needs {need >> 20} MiB with its margin",
             remedy="wait until memory is free, or set a smaller sweep.size",
         )
+    return None
+
+
+def _memory_limit(look: DaemonLook, gpu_uuid: str, circumstances: Circumstances, limits: Limits) -> Refusal | None:
+    """Whether the server lets a client have as much as a cell needs, as far as it was asked."""
+    need = circumstances.need_bytes + limits.memory_margin_bytes
+    for server in look.servers.value or ():
+        given = (server.memory_limits or {}).get(gpu_uuid)
+        if given is not None and given < need:
+            return Refusal(
+                reason=Reason.MEMORY_SHORT,
+                detail=f"the server {server.pid} gives each client {given >> 20} MiB at most, and a cell needs"
+                f" {need >> 20} MiB with its margin",
+                remedy="set a smaller sweep.size, or a higher limit (set_device_pinned_mem_limit) on the stack",
+            )
     return None
 
 

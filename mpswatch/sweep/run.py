@@ -5,47 +5,32 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Unpack
 
 from mpswatch.documents import Cell, PollSnapshot, Reason, SweepDocument
 from mpswatch.sweep import assemble
 from mpswatch.sweep import progress as steps
+from mpswatch.sweep.assignment import Assignment
 from mpswatch.sweep.bench import Bench
 from mpswatch.sweep.cells import Outcome, measure, not_run
 from mpswatch.sweep.messages import Result
-from mpswatch.sweep.permit import Limits, Permit, Refusal
-from mpswatch.sweep.plan import Plan, Thorough
-from mpswatch.sweep.ports import Address, Ports, Watcher, unwatched
+from mpswatch.sweep.permit import Permit, Refusal
+from mpswatch.sweep.plan import Thorough
 from mpswatch.sweep.rounds import Rounds
 from mpswatch.sweep.session import Session, Talked
-from mpswatch.sweep.stop import Stop
 
 
-def run_sweep(
-    *,
-    plan: Plan,
-    daemon: Address,
-    gpu_uuid: str,
-    host: str,
-    limits: Limits,
-    ports: Ports,
-    stop: Stop,
-    trigger: str,
-    progress: Watcher = unwatched,
-) -> SweepDocument | Refusal:
+def run_sweep(**assignment: Unpack[Assignment]) -> SweepDocument | Refusal:
     """Sweep one GPU under one control daemon.
 
     A `Refusal` when no cell was asked for: then no process of ours made a CUDA context. From the first cell on a
     `SweepDocument`, partial where something failed. The caller records what comes back. Returns within
-    `plan.sweep_deadline` and the time to drain; `stop` ends it sooner, and nothing else may.
+    `plan.sweep_deadline` and the time to drain.
     """
-    sweep = _Sweep(plan, daemon, gpu_uuid, host, limits, ports, stop, trigger, progress)
-    outcome = sweep.run()
-    if isinstance(outcome, Refusal):
-        sweep.refused(outcome)
-    return outcome
+    return _Sweep(**assignment).run()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Sweep(Session[SweepDocument]):
     cells: list[Cell] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
@@ -68,7 +53,7 @@ class _Sweep(Session[SweepDocument]):
                 if order == 1:
                     return gate
                 over = gate
-                self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
+                self.watch_refusal(gate)
             self.done(
                 not_run(plan=self.plan, order=order, cap=cap, permit=permit, reason=over.reason, detail=over.detail)
             )
@@ -85,7 +70,7 @@ class _Sweep(Session[SweepDocument]):
                     if not self.caps_run:
                         return gate
                     over = gate
-                    self.watch(steps.Refused(reason=gate.reason, detail=gate.detail, remedy=gate.remedy))
+                    self.watch_refusal(gate)
                     break
                 outcome, over = self.run_cell(bench, *gate, order=len(self.caps_run) + 1, cap=cap)
                 permit = outcome.permit

@@ -42,9 +42,9 @@ class Talked:
     timings: dict[str, float]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Session(abc.ABC, Generic[D]):
-    """One launcher's life. `clients_run` counts the children that were asked for."""
+    """One launcher's life, given an `Assignment`. `clients_run` counts the children that were asked for."""
 
     plan: Plan
     daemon: Address
@@ -54,7 +54,7 @@ class Session(abc.ABC, Generic[D]):
     ports: Ports
     stop: Stop
     trigger: str
-    watcher: Watcher
+    progress: Watcher = unwatched
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     started: float = field(default_factory=time.monotonic)
     launched: Launched | None = None
@@ -92,6 +92,15 @@ class Session(abc.ABC, Generic[D]):
         return self.plan.memory_bytes
 
     def run(self) -> D | Refusal:
+        """Measure, and write down what came of it; the caller records that."""
+        outcome = self._run()
+        if isinstance(outcome, Refusal):
+            said = {"reason": outcome.reason.value, "detail": outcome.detail, "remedy": outcome.remedy}
+            self.ports.log(f"{self.what} refused", **said)
+            self.watch_refusal(outcome)
+        return outcome
+
+    def _run(self) -> D | Refusal:
         if self.stop.requested:
             return Refusal(reason=Reason.STOPPED, detail="the sweep was asked to end before it began")
         snapshot = self.ports.look()
@@ -217,10 +226,7 @@ class Session(abc.ABC, Generic[D]):
 
     # --- around it all
 
-    def refused(self, refusal: Refusal) -> None:
-        self.ports.log(
-            f"{self.what} refused", reason=refusal.reason.value, detail=refusal.detail, remedy=refusal.remedy
-        )
+    def watch_refusal(self, refusal: Refusal) -> None:
         self.watch(steps.Refused(reason=refusal.reason, detail=refusal.detail, remedy=refusal.remedy))
 
     def record(
@@ -245,7 +251,7 @@ class Session(abc.ABC, Generic[D]):
     def watch(self, step: steps.Progress) -> None:
         """Whoever watches may fail (a closed terminal): the sweep goes on."""
         try:
-            self.watcher(step)
+            self.progress(step)
         except Exception as error:  # noqa: BLE001 - a spectator's fault must not end a sweep in mid-cell
-            self.watcher = unwatched
+            self.progress = unwatched
             self.ports.log("progress is no longer shown", error=repr(error))

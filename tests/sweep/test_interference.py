@@ -11,13 +11,24 @@ import pytest
 
 from mpswatch.documents import InterferenceDocument, Reason, from_json, json_schema, to_json
 from mpswatch.sweep import progress as steps
-from mpswatch.sweep.matrix import Matrix
-from mpswatch.sweep.pair import Load, Window
+from mpswatch.sweep.bench import CellError, Seen
+from mpswatch.sweep.matrix import Group, Matrix, cells_of
+from mpswatch.sweep.messages import Result, SustainedSaid
+from mpswatch.sweep.pair import Load, Paired, Window
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.plan import PlanError
 
 SHORT = Window(settle=0.05, length=0.12, block=0.01)
 SMALL = Matrix(caps=("25", "75"), kinds=("matmul", "stream"), mixed_cap="75", window=SHORT)
+
+
+def paired(victim, samples=(), failure=None):
+    """What came of one client, alone; its permit is of no concern here."""
+    seen = Seen(order=1, cap=victim.cap)
+    if samples:
+        said = SustainedSaid(samples=samples, settled=True, settle_seconds=0.1, seconds=0.1, iterations=9)
+        seen.result = Result(order=1, cap=victim.cap, seconds=0.1, clock="cuda_event", dtype="fp16", sustained=said)
+    return Paired(victim=seen, aggressor=None, failure=failure, over=None, left=(), permit=None)
 
 
 def test_the_matrix_of_the_issue_has_16_pairs_of_like_kind_and_9_mixed():
@@ -64,6 +75,22 @@ def test_pairs_are_measured_and_every_one_keeps_its_cell(room):
     assert room.nobody_harmed()
     assert room.free()
     assert [fact.plan for fact in room.facts] == ["interference"]
+
+
+def test_where_alone_failed_the_slowdown_is_unknown_for_the_reason_why_alone_is():
+    victim, aggressor = Load(cap="25", kind="matmul"), Load(cap="75", kind="matmul")
+    died = CellError(Reason.CLIENT_DIED, "exit status 1")
+    group = Group(victim=victim)
+    group.take(1, None, paired(victim, failure=died))
+    group.take(2, aggressor, paired(victim, samples=(0.001,) * 9))
+    group.take(3, None, paired(victim, failure=died))
+    not_run = Refusal(reason=Reason.NOT_RUN, detail="not run")
+    alone, (pair,) = cells_of(group, (aggressor,), not_run, size=96, simulated=False)
+    assert alone.unknown_reason == "client_died"
+    assert pair.victim.count == 9
+    assert pair.slowdown is None
+    assert pair.unknown == {"slowdown": Reason.CLIENT_DIED}
+    assert "exit status 1" in pair.failure
 
 
 def test_alone_is_measured_before_and_after_a_victims_pairs(room):

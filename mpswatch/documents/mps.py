@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from mpswatch.documents.envelope import Document, Envelope
 from mpswatch.documents.reasons import Reason
 
@@ -23,6 +25,10 @@ class ServerLook(Document, frozen=True, kw_only=True):
     `start_ticks` is field 22 of /proc/PID/stat (clock ticks since boot): with the pid it identifies the
     process. `clients` are pids in the control daemon's pid namespace, ascending. `name` is what protocol 3 calls it;
     in protocol 2 a server has none. There `uid` is the one that the process runs as, in protocol 3 its owner's.
+
+    `active_thread_percentage` and `memory_limits` (bytes by GPU uuid; null: none is set) are what each of its clients
+    is given at most; a memory limit is as the control program prints it, rounded down to its unit (2500M reads 2G).
+    They were asked at the daemon's `limits_asked_at`.
     """
 
     pid: int
@@ -35,6 +41,8 @@ class ServerLook(Document, frozen=True, kw_only=True):
     clients: tuple[int, ...] | None = None
     contexts: tuple[Context, ...] | None = None
     context_limit: int | None = None
+    active_thread_percentage: float | None = None
+    memory_limits: dict[str, int | None] | None = None
     unknown: dict[str, Reason] = {}
 
 
@@ -63,6 +71,8 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     `our_session` is the session id of the measuring client's launcher that holds the lock on the pipe
     directory, so the managed processes of that session are ours; None when nobody holds it.
     `visible_devices` are the daemon's CUDA_VISIBLE_DEVICES, None for all GPUs or where they cannot be read.
+    `default_memory_limits` (bytes by GPU uuid; null: none is set) and `default_active_thread_percentage` are what
+    servers begin with that are started later. Limits are asked now and then only: at `limits_asked_at`.
     """
 
     name: str
@@ -75,6 +85,8 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     our_session: int | None = None
     waiting: Waiting | None = None
     visible_devices: tuple[str, ...] | None = None
+    default_memory_limits: dict[str, int | None] | None = None
+    limits_asked_at: datetime | None = None
     unknown: dict[str, Reason] = {}
 
 
@@ -89,4 +101,5 @@ class MpsFacts(Document, frozen=True, kw_only=True):
     multi_user: bool | None
     server_state: str | None
     default_active_thread_percentage: float | None
+    server_active_thread_percentage: float | None = None
     unknown: dict[str, Reason] = {}

@@ -2,6 +2,7 @@
 
 from mpswatch.mps.asking import is_rehearsal, look
 from mpswatch.mps.commands import ALLOWED, ForbiddenCommand
-from mpswatch.mps.grammar import Reply, ReplyError
+from mpswatch.mps.grammar import Reply
+from mpswatch.mps.lines import ReplyError
 
 __all__ = ["ALLOWED", "ForbiddenCommand", "Reply", "ReplyError", "is_rehearsal", "look"]

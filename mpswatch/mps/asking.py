@@ -12,7 +12,10 @@ from typing import Any
 from mpswatch.documents import DaemonLook, Envelope, Reason, ServerLook, SourceLook, State
 from mpswatch.errors import MpswatchError
 from mpswatch.mps import asking_3, commands, grammar, protocol
+from mpswatch.mps.devices import Device, served
 from mpswatch.mps.discovery import visible_devices
+from mpswatch.mps.limits import default_memory
+from mpswatch.mps.lines import OtherProtocol, ReplyError
 from mpswatch.mps.program import DaemonAbsent, environment_of, said_by
 from mpswatch.mps.servers import server_look
 from mpswatch.proc import Processes
@@ -24,12 +27,13 @@ MOST_SERVERS = 64
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a daemon said, in either protocol."""
+    """What a daemon said, in either protocol; `asked` are the devices whose limits were asked, None for not at all."""
 
     protocol: str
     servers: tuple[ServerLook, ...]
-    default_active_thread_percentage: float | None
     evidence: dict[str, Any]
+    defaults: grammar.Limits
+    asked: tuple[Device, ...] | None
 
 
 def is_rehearsal(pipe_directory: Path) -> bool:
@@ -51,27 +55,32 @@ def look(
     deadline: float,
     processes: Processes,
     with_contexts: bool = True,
+    gpus: Sequence[str] | None = None,
+    limits_due: bool = False,
     clock: Callable[[], datetime] = now,
 ) -> tuple[DaemonLook, SourceLook]:
     """Ask one control daemon everything, within `deadline` seconds in all. Whatever goes wrong is in the result.
 
     `known_servers` are those of the last look: about them it asks on the first connection. Without
-    `with_contexts` the table of contexts is left out (a sweep's own looks).
+    `with_contexts` the table of contexts is left out (a sweep's own looks). Limits are asked for the `gpus` (uuids)
+    that the daemon serves when they are due, and when the servers are others than those known.
     """
     began = time.monotonic()
     simulated = is_rehearsal(pipe_directory)
     session, session_reason = _our_session(pipe_directory, processes)
     unknown: dict[str, Reason] = {} if session_reason is None else {"our_session": session_reason}
-    asking = _Asking(pipe_directory, program, began + deadline, processes, simulated=simulated)
+    visible = visible_devices(pipe_directory, processes) if with_contexts else None
+    devices = None if gpus is None else served(visible, gpus)
+    asking = _Asking(pipe_directory, program, began + deadline, processes, devices=devices, simulated=simulated)
     try:
-        said = asking.whichever_protocol(known_servers, with_contexts=with_contexts)
+        said = asking.whichever_protocol(known_servers, with_contexts=with_contexts, limits_due=limits_due)
         if session is None:  # a sweep may have begun while the daemon took its time
             session, _ = _our_session(pipe_directory, processes)
     except MpswatchError as found:
         error = _told_apart(found, pipe_directory)
         up = _up(error)
-        unknown["default_active_thread_percentage"] = error.reason
-        spoken = error.protocol if isinstance(error, grammar.OtherProtocol) else None
+        unknown |= dict.fromkeys(("default_active_thread_percentage", "default_memory_limits"), error.reason)
+        spoken = error.protocol if isinstance(error, OtherProtocol) else None
         if spoken is None:
             unknown["protocol"] = error.reason
         look = DaemonLook(
@@ -85,18 +94,25 @@ def look(
             unknown=unknown,
         )
         return look, _source(name, began, error)
-    if said.default_active_thread_percentage is None:
+    percentage = said.defaults.active_thread_percentage
+    if percentage is None:
         unknown["default_active_thread_percentage"] = Reason.NOT_SUPPORTED
+    memory, reason = default_memory(said.defaults, said.asked, protocol=said.protocol)
+    if reason is not None:
+        unknown["default_memory_limits"] = reason
+    at = clock()
     state: State = "simulated" if simulated else "measured"
     look = DaemonLook(
         name=name,
         pipe_directory=str(pipe_directory),
         up=True,
         protocol=said.protocol,
-        default_active_thread_percentage=said.default_active_thread_percentage,
-        servers=_envelope(said.servers, clock(), state, said.evidence, None),
+        default_active_thread_percentage=percentage,
+        servers=_envelope(said.servers, at, state, said.evidence, None),
         our_session=session,
-        visible_devices=visible_devices(pipe_directory, processes) if with_contexts else None,
+        visible_devices=visible,
+        default_memory_limits=memory,
+        limits_asked_at=None if said.asked is None else at,
         unknown=unknown,
     )
     return look, _source(name, began, None)
@@ -106,21 +122,29 @@ class _Asking:
     """The questions of one look, all of them before the clock is `until`."""
 
     def __init__(
-        self, pipe_directory: Path, program: str, until: float, processes: Processes, *, simulated: bool
+        self,
+        pipe_directory: Path,
+        program: str,
+        until: float,
+        processes: Processes,
+        *,
+        devices: tuple[Device, ...] | None,
+        simulated: bool,
     ) -> None:
         self._pipe_directory = pipe_directory
         self._program = program
         self._until = until
         self._processes = processes
+        self._devices = devices
         self._simulated = simulated
 
-    def whichever_protocol(self, known_servers: Sequence[int], *, with_contexts: bool) -> _Said:
+    def whichever_protocol(self, known_servers: Sequence[int], *, with_contexts: bool, limits_due: bool) -> _Said:
         """A daemon that was started for protocol 3 is asked in it, and one that shows only now that it speaks it."""
         shown = protocol.said_at_start(self._pipe_directory, self._processes)
         if shown is None:
             try:
-                said = self._protocol_2(known_servers, with_contexts=with_contexts)
-            except grammar.ReplyError:
+                said = self._protocol_2(known_servers, with_contexts=with_contexts, limits_due=limits_due)
+            except ReplyError:
                 shown = protocol.folder_of_a_server(self._pipe_directory)
                 if shown is None:
                     raise
@@ -130,12 +154,13 @@ class _Asking:
                     return said
         return self._protocol_3(shown)
 
-    def _protocol_2(self, known_servers: Sequence[int], *, with_contexts: bool) -> _Said:
+    def _protocol_2(self, known_servers: Sequence[int], *, with_contexts: bool, limits_due: bool) -> _Said:
         servers, connections = tuple(known_servers)[:MOST_SERVERS], 1
-        reply = self._ask(servers, with_contexts=with_contexts)
+        asked = self._devices if limits_due else None
+        reply = self._ask(servers, asked, with_contexts=with_contexts)
         if set(reply.servers[:MOST_SERVERS]) != set(servers):
-            servers, connections = reply.servers[:MOST_SERVERS], 2
-            reply = self._ask(servers, with_contexts=with_contexts)
+            servers, connections, asked = reply.servers[:MOST_SERVERS], 2, self._devices
+            reply = self._ask(servers, asked, with_contexts=with_contexts)
         looks = tuple(
             server_look(
                 pid,
@@ -148,16 +173,16 @@ class _Asking:
             for pid in reply.servers
         )
         evidence = {"basis": "the daemon's own lists", "connections": connections}
-        return _Said("2", looks, reply.default_active_thread_percentage, evidence)
+        return _Said("2", looks, evidence, reply.defaults, asked)
 
-    def _ask(self, servers: Sequence[int], *, with_contexts: bool) -> grammar.Reply:
+    def _ask(self, servers: Sequence[int], devices: tuple[Device, ...] | None, *, with_contexts: bool) -> grammar.Reply:
         said = said_by(
             self._program,
             until=self._until,
             environment=environment_of(self._pipe_directory),
-            script=commands.script(servers, with_contexts=with_contexts),
+            script=commands.script(servers, with_contexts=with_contexts, devices=devices),
         )
-        return grammar.parse(said, servers=servers, with_contexts=with_contexts)
+        return grammar.parse(said, servers=servers, with_contexts=with_contexts, devices=devices)
 
     def _protocol_3(self, shown: str) -> _Said:
         servers, not_started = asking_3.servers_of(
@@ -169,7 +194,7 @@ class _Asking:
             shown=shown,
         )
         evidence = {"basis": "the daemon's own lists", "protocol_3": shown, "servers_not_started": list(not_started)}
-        return _Said("3", servers, None, evidence)
+        return _Said("3", servers, evidence, grammar.Limits(None, None), None)
 
 
 def _told_apart(error: MpswatchError, pipe_directory: Path) -> MpswatchError:
@@ -185,7 +210,7 @@ def _told_apart(error: MpswatchError, pipe_directory: Path) -> MpswatchError:
 
 
 def _up(error: MpswatchError) -> bool | None:
-    if isinstance(error, grammar.OtherProtocol) or error.reason is Reason.SERVER_CHANGED:
+    if isinstance(error, OtherProtocol) or error.reason is Reason.SERVER_CHANGED:
         return True
     return False if isinstance(error, DaemonAbsent) else None
 

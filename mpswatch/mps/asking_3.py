@@ -11,6 +11,7 @@ from pathlib import Path
 from mpswatch.documents import Reason, ServerLook
 from mpswatch.errors import MpswatchError
 from mpswatch.mps import commands, grammar, grammar_3
+from mpswatch.mps.lines import OtherProtocol, ReplyError
 from mpswatch.mps.program import environment_of, said_by
 from mpswatch.mps.servers import server_look
 from mpswatch.proc import Processes
@@ -25,10 +26,10 @@ def servers_of(
     """
     try:
         servers, clients = _lists(pipe_directory, program, until)
-    except grammar.ReplyError as error:
+    except ReplyError as error:
         if error.reason is not Reason.DAEMON_NONSENSE:
             raise
-        raise grammar.OtherProtocol(f"{shown}; {error.detail}", protocol="3") from None
+        raise OtherProtocol(f"{shown}; {error.detail}", protocol="3") from None
     running = tuple(
         _server(server, server.pid, clients, processes, simulated=simulated)
         for server in servers

@@ -6,21 +6,28 @@ busy neighbour in 9 of 12 trials (docs/measurements/survival.md).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from mpswatch.mps.devices import Device
 from mpswatch.proc import PID_MAX
 
 ALLOWED = MappingProxyType(
     {
-        "get_server_list": 0,
-        "get_default_active_thread_percentage": 0,
-        "get_client_list": 1,
-        "get_server_status": 1,
-        "ps": 0,
+        "get_server_list": "",
+        "get_default_active_thread_percentage": "",
+        "get_default_device_pinned_mem_limit": "D",
+        "get_client_list": "S",
+        "get_device_pinned_mem_limit": "SD",
+        "get_active_thread_percentage": "S",
+        "get_server_status": "S",
+        "ps": "",
     }
 )
-"""Command and the number of server pids that it takes."""
+"""Command and the arguments that it takes: S is the pid of a server, D the uuid or ordinal of a device."""
+
+_DEVICE = re.compile(r"GPU-[0-9a-f-]{36}|[0-9]{1,3}")
 
 ALLOWED_3 = MappingProxyType(
     {
@@ -36,13 +43,19 @@ class ForbiddenCommand(ValueError):  # noqa: N818 -- says what happened, and rea
     """Somebody tried to send a control daemon what is not on the list: a fault in mpswatch."""
 
 
-def command(name: str, *servers: int) -> bytes:
+def command(name: str, *arguments: object) -> bytes:
     """One line for the control program, or `ForbiddenCommand`."""
-    if ALLOWED.get(name) != len(servers):
-        raise ForbiddenCommand(f"{name!r} with {len(servers)} arguments is not on the list of allowed commands")
-    if not all(isinstance(pid, int) and 0 < pid <= PID_MAX for pid in servers):
-        raise ForbiddenCommand(f"{servers} are not pids")
-    return " ".join([name, *map(str, servers)]).encode("ascii") + b"\n"
+    kinds = ALLOWED.get(name)
+    if kinds is None or len(kinds) != len(arguments):
+        raise ForbiddenCommand(f"{name!r} with {len(arguments)} arguments is not on the list of allowed commands")
+    for kind, argument in zip(kinds, arguments, strict=True):
+        if not (_is_pid(argument) if kind == "S" else isinstance(argument, str) and _DEVICE.fullmatch(argument)):
+            raise ForbiddenCommand(f"{argument!r} is no {'server' if kind == 'S' else 'device'}")
+    return " ".join([name, *map(str, arguments)]).encode("ascii") + b"\n"
+
+
+def _is_pid(argument: object) -> bool:
+    return isinstance(argument, int) and 0 < argument <= PID_MAX
 
 
 def arguments(question: str) -> tuple[str, ...]:
@@ -52,11 +65,30 @@ def arguments(question: str) -> tuple[str, ...]:
     return ALLOWED_3[question]
 
 
-def script(servers: Sequence[int], *, with_contexts: bool) -> bytes:
-    """All questions of one look, in the only order in which the replies can be told apart."""
-    lines = [command("get_server_list"), command("get_default_active_thread_percentage")]
+def script(servers: Sequence[int], *, with_contexts: bool, devices: Sequence[Device] | None = None) -> bytes:
+    """All questions of one look, in the only order in which the replies can be told apart.
+
+    With `devices` (None: not this time) the limits are asked too. One that is not set is answered by nothing at all, so
+    each is followed by a percentage, which always is a decimal.
+    """
+    lines = [command("get_server_list")]
+    for name in default_names(devices):
+        lines += [command("get_default_device_pinned_mem_limit", name), command("get_default_active_thread_percentage")]
+    if len(lines) == 1:
+        lines.append(command("get_default_active_thread_percentage"))
     for pid in servers:
-        lines += [command("get_client_list", pid), command("get_server_status", pid)]
+        lines.append(command("get_client_list", pid))
+        for device in devices or ():
+            lines.append(command("get_device_pinned_mem_limit", pid, device.uuid))
+            lines.append(command("get_active_thread_percentage", pid))
+        if devices is not None and not devices:
+            lines.append(command("get_active_thread_percentage", pid))
+        lines.append(command("get_server_status", pid))
     if with_contexts:
         lines.append(command("ps"))
     return b"".join(lines)
+
+
+def default_names(devices: Sequence[Device] | None) -> tuple[str, ...]:
+    """Whatever a default limit of these devices may be set for, in the order of the questions."""
+    return tuple(name for device in devices or () for name in device.names)

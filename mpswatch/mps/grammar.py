@@ -3,9 +3,12 @@
 Replies come one after the other with nothing between them, so only their form tells them apart
 (tests/recordings: many-commands-one-connection.txt):
 
-    reply    = list  percentage  { list-of-S  status-of-S }  [ table ]
+    reply    = list  defaults  { list-of-S  limits-of-S  status-of-S }  [ table ]
+    defaults = percentage | { limit  percentage }
+    limits-of-S = nothing | percentage-of-S | { limit-of-S  percentage-of-S }
     list     = nothing | empty-line | integers-line+ [ empty-line ]
     percentage = decimal | unknown-command
+    limit    = nothing | integer K/M/G | unknown-command
     list-of-S  = list | "Server S not found"
     status-of-S = WORD | "Server S not found"
     table    = nothing | "Server not found" | empty | header row* | unknown-command
@@ -13,6 +16,8 @@ Replies come one after the other with nothing between them, so only their form t
 Empty lines may stand anywhere (where a list is empty there is at least one): what follows a list tells where it ends.
 An empty list may be nothing at all: what follows it (a decimal, a word) is never an integer, so it is told apart all
 the same. Seen on an H200 in the two moments when a daemon has no server, before its first client and between two.
+Limits are asked now and then only, and told apart by the percentage after each (recording: limits.txt). A server's is
+rounded down to the unit that it is printed in: `2500M` reads `2G`.
 
 `Server S not found`, unknown commands and empty lists all leave exit status 0, which therefore proves nothing.
 """
@@ -25,108 +30,83 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mpswatch.documents import Context, Reason
-from mpswatch.errors import MpswatchError
-from mpswatch.names import clip, printable, shown
+from mpswatch.mps import commands, table
+from mpswatch.mps.devices import Device
+from mpswatch.mps.lines import MOST_PIDS, Lines, ReplyError, no_such, quoted, unexpected
 from mpswatch.proc import PID_MAX
-
-MOST_PIDS = 4096
-"""More pids than this in one list are nonsense: a server holds at most 60 clients."""
-
-HEADER = [b"PID", b"ID", b"SERVER", b"DEVICE", b"NAMESPACE", b"COMMAND"]
 
 _INTEGER = re.compile(rb"[1-9][0-9]{0,6}")
 _DECIMAL = re.compile(rb"[0-9]{1,3}\.[0-9]{1,6}")
 _STATE = re.compile(rb"[A-Z][A-Z_]{1,31}")
-_ROW = re.compile(
-    rb"([1-9][0-9]{0,6})\s+([0-9]{1,9})\s+([1-9][0-9]{0,6})\s+((?:GPU|MIG)-[0-9a-fA-F-]{1,60})\s+([0-9]{1,19})(?:\s+(.*))?"
-)
-_UNKNOWN_COMMAND = re.compile(rb'Unknown command "([a-z_]{1,64})( [0-9]*)?"')
+_LIMIT = re.compile(rb"([0-9]{1,7})([KMG])")
 
 
-class ReplyError(MpswatchError):
-    """The control daemon answered something that is not in the grammar."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The percentage of multiprocessors that a client is given at most, and its memory (bytes) by device.
 
-
-class OtherProtocol(ReplyError):  # noqa: N818 -- says what happened, and reads so where it is caught
-    """The daemon does not know the first command of this protocol, or speaks as protocol 3 does.
-
-    `protocol` is which one, None where nothing shows it.
+    None where the daemon knows no such command or server; a device's None is no limit, as far as the daemon tells.
     """
 
-    def __init__(self, detail: str, *, protocol: str | None) -> None:
-        super().__init__(Reason.PROTOCOL_UNSUPPORTED, detail)
-        self.protocol = protocol
+    active_thread_percentage: float | None
+    memory: dict[str, int | None] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """What was said about one server; None where the daemon did not find it."""
+    """What was said about one server; None where the daemon did not find it. `limits` is None when not asked for."""
 
     clients: tuple[int, ...] | None
     state: str | None
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole reply. `contexts` is None when it was not asked for or is not known (`contexts_reason`)."""
+    """A whole reply. `contexts` is None when it was not asked for or is not known (`contexts_reason`).
+
+    The memory of `defaults` is by the names that were asked about: uuids and ordinals (`devices.Device.names`).
+    """
 
     servers: tuple[int, ...]
-    default_active_thread_percentage: float | None
+    defaults: Limits
     about: dict[int, ServerReply]
     contexts: tuple[Context, ...] | None
     contexts_reason: Reason | None
 
 
-class _Lines:
-    """The lines not read yet. An unfinished last line is an error before anything is believed."""
-
-    def __init__(self, data: bytes) -> None:
-        # An empty list is one empty line or two: nothing depends on how many there are.
-        self._lines = lines_of(data)
-        self.ends_empty = not data[:-1].rpartition(b"\n")[2].strip()
-        self._next = 0
-
-    def peek(self) -> bytes | None:
-        return self._lines[self._next].strip() if self._next < len(self._lines) else None
-
-    def take(self) -> bytes | None:
-        line = self.peek()
-        self._next += 1
-        return line
-
-    def rest(self) -> list[bytes]:
-        return self._lines[self._next :]
-
-
-def lines_of(data: bytes) -> list[bytes]:
-    """The lines of an answer that are not empty. None at all, or an unfinished last one, is a `ReplyError`."""
-    if not data:
-        raise ReplyError(Reason.DAEMON_NONSENSE, "the control daemon answered nothing at all")
-    *lines, rest = data.split(b"\n")
-    if rest:
-        raise ReplyError(Reason.DAEMON_NONSENSE, "the answer stops in the middle of a line")
-    return [line for line in lines if line.strip()]
-
-
-def parse(data: bytes, *, servers: Sequence[int], with_contexts: bool) -> Reply:
-    """Read the answer to `commands.script(servers, with_contexts=…)`, or raise `ReplyError`."""
-    return _parsed(data, tuple(servers), with_contexts)
+def parse(
+    data: bytes, *, servers: Sequence[int], with_contexts: bool, devices: Sequence[Device] | None = None
+) -> Reply:
+    """Read the answer to `commands.script` with the same arguments, or raise `ReplyError`."""
+    return _parsed(data, tuple(servers), with_contexts, None if devices is None else tuple(devices))
 
 
 @lru_cache(maxsize=16)  # each poll asks anew, and is mostly answered in the same bytes
-def _parsed(data: bytes, servers: tuple[int, ...], with_contexts: bool) -> Reply:  # noqa: FBT001 -- keys of the cache
-    lines = _Lines(data)
-    listed = _list(lines, "get_server_list", _DECIMAL)
-    percentage = _percentage(lines)
-    about = {pid: ServerReply(_clients(lines, pid), _status(lines, pid)) for pid in servers}
+def _parsed(
+    data: bytes,
+    servers: tuple[int, ...],
+    with_contexts: bool,  # noqa: FBT001 -- a key of the cache
+    devices: tuple[Device, ...] | None,
+) -> Reply:
+    lines = Lines(data)
+    listed = _list(lines, "get_server_list", _LIMIT, _DECIMAL)
+    defaults = _limits(lines, commands.default_names(devices), None)
+    about = {pid: _about(lines, pid, devices) for pid in servers}
     nobody = not any(one.clients for one in about.values())
-    contexts, reason = _table(lines, may_be_nothing=nobody) if with_contexts else (None, None)
+    contexts, reason = table.contexts(lines, may_be_nothing=nobody) if with_contexts else (None, None)
     if left := lines.rest():
         raise ReplyError(Reason.DAEMON_NONSENSE, f"more was answered than was asked: {quoted(left[0])}")
-    return Reply(listed, percentage, about, contexts, reason)
+    return Reply(listed, defaults, about, contexts, reason)
 
 
-def _list(lines: _Lines, command: str, follows: re.Pattern[bytes]) -> tuple[int, ...]:
+def _about(lines: Lines, server: int, devices: tuple[Device, ...] | None) -> ServerReply:
+    clients = _clients(lines, server)
+    limits = None if devices is None else _limits(lines, [device.uuid for device in devices], server)
+    return ServerReply(clients, _status(lines, server), limits)
+
+
+def _list(lines: Lines, command: str, *follows: re.Pattern[bytes]) -> tuple[int, ...]:
     """Pids; none where the next line is already what `follows` a list."""
     line = lines.peek()
     pids: list[int] = []
@@ -135,91 +115,68 @@ def _list(lines: _Lines, command: str, follows: re.Pattern[bytes]) -> tuple[int,
         lines.take()
         line = lines.peek()
     if not pids:
-        if line is not None and follows.fullmatch(line):
+        if line is not None and any(pattern.fullmatch(line) for pattern in follows):
             return ()
-        raise _unexpected(line, command)
+        raise unexpected(line, command)
     if len(pids) > MOST_PIDS or max(pids) > PID_MAX:
         raise ReplyError(Reason.DAEMON_NONSENSE, f"{command} answered what cannot be a list of pids")
     return tuple(sorted(set(pids)))
 
 
-def _percentage(lines: _Lines) -> float | None:
+def _limits(lines: Lines, devices: Sequence[str], server: int | None) -> Limits:
+    """The daemon's defaults, or a server's: a limit for each device, and a percentage after each (one without any)."""
+    kind, of = ("default_", "") if server is None else ("", f" {server}")
+    percentage = f"get_{kind}active_thread_percentage{of}"
+    memory: dict[str, int | None] | None = {}
+    said = None if devices else _percentage(lines, percentage, server)
+    for number, device in enumerate(devices):
+        left = 2 * (len(devices) - number) + 1  # questions about this server, this one and its status included
+        told, limit = _limit(lines, f"get_{kind}device_pinned_mem_limit", server, left)
+        memory = {**memory, device: limit} if told and memory is not None else None
+        said = _percentage(lines, percentage, server)
+    return Limits(said, memory)
+
+
+def _limit(lines: Lines, command: str, server: int | None, left: int) -> tuple[bool, int | None]:
+    """Whether the daemon knows the command and the server, and the limit in bytes; it prints nothing for none.
+
+    A server that has gone meanwhile is not found by every question that is `left`, and only then by this one.
+    """
+    line = lines.peek()
+    if line is not None and (match := _LIMIT.fullmatch(line)):
+        lines.take()
+        return True, int(match[1]) << {b"K": 10, b"M": 20, b"G": 30}[match[2]]
+    gone = server is not None and lines.run_of(_not_found(server)) >= left
+    if gone or no_such(line, command):
+        lines.take()
+        return False, None
+    return True, None
+
+
+def _percentage(lines: Lines, command: str, server: int | None) -> float | None:
     line = lines.take()
-    if line is not None:
-        if _DECIMAL.fullmatch(line) and float(line) <= 100:
-            return float(line)
-        unknown = _UNKNOWN_COMMAND.fullmatch(line)
-        if unknown and unknown.group(1) == b"get_default_active_thread_percentage":
-            return None
-    raise _unexpected(line, "get_default_active_thread_percentage")
+    if line is not None and _DECIMAL.fullmatch(line) and float(line) <= 100:
+        return float(line)
+    if no_such(line, command) or (server is not None and line == _not_found(server)):
+        return None
+    raise unexpected(line, command)
 
 
-def _clients(lines: _Lines, server: int) -> tuple[int, ...] | None:
-    if lines.peek() == b"Server %d not found" % server:
+def _not_found(server: int) -> bytes:
+    return b"Server %d not found" % server
+
+
+def _clients(lines: Lines, server: int) -> tuple[int, ...] | None:
+    if lines.peek() == _not_found(server):
         lines.take()
         return None
-    return _list(lines, f"get_client_list {server}", _STATE)
+    return _list(lines, f"get_client_list {server}", _LIMIT, _DECIMAL, _STATE)
 
 
-def _status(lines: _Lines, server: int) -> str | None:
+def _status(lines: Lines, server: int) -> str | None:
     line = lines.take()
-    if line == b"Server %d not found" % server:
+    if line == _not_found(server):
         return None
     if line is not None and _STATE.fullmatch(line):
         return line.decode("ascii")
-    raise _unexpected(line, f"get_server_status {server}")
-
-
-def _table(lines: _Lines, *, may_be_nothing: bool) -> tuple[tuple[Context, ...] | None, Reason | None]:
-    """`ps` is enrichment: a table that cannot be read (a command with a newline in it) is unknown, and no more."""
-    line = lines.take()
-    if line is None and may_be_nothing:
-        return (), None
-    rows = lines.rest()
-    while lines.take() is not None:
-        pass
-    if (line is None and lines.ends_empty) or (line == b"Server not found" and not rows):
-        return (), None
-    if line is None:
-        raise _unexpected(None, "ps")
-    unknown = _UNKNOWN_COMMAND.fullmatch(line)
-    if unknown and unknown.group(1) == b"ps":
-        return None, Reason.NOT_SUPPORTED
-    if line.split() != HEADER:
-        raise _unexpected(line, "ps")
-    if len(rows) > MOST_PIDS:
-        return None, Reason.DAEMON_NONSENSE
-    contexts = [_context(row) for row in rows]
-    if any(context is None for context in contexts):
-        return None, Reason.DAEMON_NONSENSE
-    return tuple(context for context in contexts if context is not None), None
-
-
-def _context(row: bytes) -> Context | None:
-    match = _ROW.fullmatch(row.strip())
-    if match is None or int(match.group(1)) > PID_MAX or int(match.group(3)) > PID_MAX:
-        return None
-    return Context(
-        pid=int(match.group(1)),
-        context_id=int(match.group(2)),
-        server_pid=int(match.group(3)),
-        device=match.group(4).decode("ascii"),
-        pid_namespace=int(match.group(5)),
-        command=shown(match.group(6) or b""),
-    )
-
-
-def _unexpected(line: bytes | None, command: str) -> ReplyError:
-    if line is None:
-        return ReplyError(Reason.DAEMON_NONSENSE, f"the answer ends before that to {command}")
-    if line.startswith(b"Not enough privilege"):
-        return ReplyError(Reason.PERMISSION, f"{command}: {quoted(line)}")
-    unknown = _UNKNOWN_COMMAND.fullmatch(line)
-    if (unknown and unknown.group(1) == b"get_server_list") or line == b"Ready":
-        return OtherProtocol(f"{command}: {quoted(line)}", protocol="3" if line == b"Ready" else None)
-    return ReplyError(Reason.DAEMON_NONSENSE, f"{command}: {quoted(line)}")
-
-
-def quoted(line: bytes) -> str:
-    """A line of an answer as an error may quote it."""
-    return repr(clip(printable(line[:400]), 120))
+    raise unexpected(line, f"get_server_status {server}")

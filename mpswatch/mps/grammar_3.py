@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mpswatch.documents import Reason
-from mpswatch.mps.grammar import MOST_PIDS, ReplyError, lines_of, quoted
+from mpswatch.mps.lines import MOST_PIDS, ReplyError, lines_of, quoted
 from mpswatch.proc import PID_MAX
 
 SERVER_COLUMNS = ("name", "uid", "pid", "status", "pipe-directory", "allowed-devices", "context-ids")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
-from mpswatch.mps.grammar import ReplyError
+from mpswatch.mps.lines import ReplyError
 from mpswatch.names import clip, printable
 from mpswatch.process.ask import Answer, ProgramLate, ProgramMissing, ProgramTooMuch, ProgramUnusable, ask
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpswatch.documents import Context, Reason, ServerLook
 from mpswatch.mps.grammar import ServerReply
 from mpswatch.mps.grammar_3 import NamedServer
+from mpswatch.mps.limits import of_a_server
 from mpswatch.proc import Processes, ProcessFacts, ProcessGone
 
 SERVER_COMMAND = "nvidia-cuda-mps"
@@ -37,6 +38,8 @@ def server_look(
         unknown["server_state"] = missing
     if contexts is None:
         unknown["contexts"] = contexts_reason or Reason.NOT_RECORDED
+    limits, untold = of_a_server(reply, named=named is not None)
+    unknown |= untold
 
     facts, reason = _facts(pid, processes, simulated=simulated)
     age = None if facts is None else processes.age_seconds(facts)
@@ -64,6 +67,8 @@ def server_look(
         server_state=state,
         clients=clients,
         contexts=None if contexts is None else tuple(row for row in contexts if row.server_pid == pid),
+        active_thread_percentage=limits.active_thread_percentage,
+        memory_limits=limits.memory,
         unknown=unknown,
     )
 

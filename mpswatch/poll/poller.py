@@ -28,6 +28,7 @@ from mpswatch.gpu import GpuSource, conditions_unknown
 from mpswatch.identity import Identities, Known
 from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
+from mpswatch.poll.limits import Limits
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
 from mpswatch.poll.patterns import Patterns
 from mpswatch.proc import Identity, Processes, ProcessGone
@@ -74,6 +75,7 @@ class Poller:
         self._clock = clock
         self._one_at_a_time = threading.Lock()
         self._servers: dict[str, tuple[int, ...]] = {}
+        self._limits = Limits()
         self._tenants: tuple[Tenant, ...] = ()
         self._identities_before: dict[int, Identity] = {}
         self._doubts: set[object] = set()
@@ -134,13 +136,23 @@ class Poller:
         return conditions_unknown(reason or Reason.NO_GPU, source=self._sources[0].name if self._sources else "")
 
     def _once(self) -> Look:
-        """All sources side by side: the daemons in threads, the GPUs in this one."""
+        """All sources side by side: the daemons in threads, the GPUs in this one.
+
+        Only the very first time the GPUs come first: for them the daemons are asked what limits they set.
+        """
+        gpus = None
+        if self._limits.gpus is None:
+            gpus = self._gpus()
+            self._limits.see(gpus.looks)
         asked = [
             self._ask(address, self._watched_daemons[address.name], with_contexts=True) for address in self._daemons
         ]
-        gpus = self._gpus()
+        gpus = gpus or self._gpus()
+        self._limits.see(gpus.looks)
         answers = [answer() for answer in asked]  # each comes by its own deadline
-        daemons = tuple((self._with_waiting(look, self._watched_logs), source) for look, source in answers)
+        daemons = tuple(
+            (self._with_waiting(self._limits.complete(look), self._watched_logs), source) for look, source in answers
+        )
         seen = tuple(look for look, _ in daemons)
         identities, proc = self._identities(seen, gpus.looks or ())
         tenants, disagreements = tell_apart(
@@ -202,6 +214,8 @@ class Poller:
     ) -> Callable[[], tuple[DaemonLook, SourceLook]]:
         """Begin to ask one control daemon; what is returned waits for its answer, and does not raise."""
         began = time.monotonic()
+        # A sweep's own looks are about its client alone.
+        gpus, limits_due = (self._limits.gpus, self._limits.due(address.name)) if with_contexts else (None, False)
         try:
             question = watched.begin(
                 lambda: mps.look(
@@ -212,6 +226,8 @@ class Poller:
                     deadline=self._mps_deadline,
                     processes=self._processes,
                     with_contexts=with_contexts,
+                    gpus=gpus,
+                    limits_due=limits_due,
                     clock=self._clock,
                 )
             )

@@ -49,25 +49,39 @@ class Answers:
         answers: dict[str, Callable[[], str]] = {
             "get_server_list": lambda: f"{server.pid}\n" if server else "",
             "get_default_active_thread_percentage": lambda: f"{self.percentage:.1f}\n",
-            "get_default_device_pinned_mem_limit": lambda: "",
+            "get_default_device_pinned_mem_limit": lambda: self._memory_limit(arguments, uuids=False),
             "ps": lambda: _ps(server) if server else "Server not found\n",
             "get_device_client_list": lambda: self._by_device(server),
         }
         if word in answers:
             return answers[word]()
-        if word in {"get_client_list", "get_server_status", "get_active_thread_percentage"}:
+        if word in {
+            "get_client_list",
+            "get_server_status",
+            "get_active_thread_percentage",
+            "get_device_pinned_mem_limit",
+        }:
             pid = arguments[0] if arguments else "0"
             if server is None or pid != str(server.pid):
                 return f"Server {pid} not found\n"
-            return self._of_server(word, server)
+            return self._of_server(word, arguments[1:], server)
         return f'Unknown command "{command}"\n'
 
-    def _of_server(self, word: str, server: state.ServerState) -> str:
+    def _memory_limit(self, device: list[str], *, uuids: bool) -> str:
+        """A server knows a device by both its names, the daemon by the one that was set (recording: limits)."""
+        names = {str(number) for number, _ in enumerate(self._options.devices)}
+        names |= {gpus.uuid(index) for index in self._options.devices} if uuids else set()
+        limit = self._options.memory_limit
+        return f"{limit}\n" if limit and device and device[0] in names else ""
+
+    def _of_server(self, word: str, arguments: list[str], server: state.ServerState) -> str:
         if word == "get_server_status":
             faulty = time.monotonic() < server.fault_until
             return (state.faults(self._paths).server_state or ("FAULT" if faulty else "ACTIVE")) + "\n"
         if word == "get_active_thread_percentage":
-            return f"{self.percentage:.1f}\n"
+            return f"{server.percentage:.1f}\n"
+        if word == "get_device_pinned_mem_limit":
+            return self._memory_limit(arguments, uuids=True)
         return "".join(f"{pid}\n" for client in server.clients for pid in client.listed)
 
     def _by_device(self, server: state.ServerState | None) -> str:

@@ -48,7 +48,7 @@ class Server:
         self._inbox = inbox
         self._options = options
         self._default = default
-        self._state = state.ServerState(pid=pid, uid=uid, multi_user=options.multi_user)
+        self._state = state.ServerState(pid=pid, uid=uid, multi_user=options.multi_user, percentage=default)
         self._clients: dict[socket.socket, state.Client] = {}
         self._waiting: list[tuple[float, socket.socket, Handoff]] = []
         self._selector = selectors.DefaultSelector()

@@ -22,6 +22,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     server_uid: int | None = None
     """With it the server is there from the start, for this uid; else it comes with its first client."""
     default_percentage: float = 100.0
+    memory_limit: str = ""
+    """What each client may take of a device at most, as `2G`: a default limit set for each ordinal."""
     devices: tuple[int, ...] = (0,)
     context_limit: int = 48
     protocol: int = 2
@@ -62,6 +64,7 @@ class ServerState(msgspec.Struct, kw_only=True):
     pid: int
     uid: int
     multi_user: bool
+    percentage: float = 100.0
     fault_until: float = 0.0
     clients: list[Client] = []
 

@@ -16,8 +16,8 @@ Who is there:
     fill, drain     leave: contexts are taken until so many are left; given back
     queue           uid: a client of another uid waits (needs root); a server change is armed, as on a real
                     daemon; drain ends it
-    daemon          name; devices, multi_user, server_uid, default_percentage, context_limit, protocol: a control
-                    daemon more. Reply: pipe_directory, log_directory, pid
+    daemon          name; devices, multi_user, server_uid, default_percentage, memory_limit, context_limit, protocol:
+                    a control daemon more. Reply: pipe_directory, log_directory, pid
 
 Daemons and servers:
     hang, resume    the control daemon is frozen (SIGSTOP), thawed

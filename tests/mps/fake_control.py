@@ -28,6 +28,17 @@ now = connections[min(number, len(connections) - 1)]
 servers = now.get("servers", {})
 
 
+def about_limits(words):
+    if words[0] == "get_default_device_pinned_mem_limit" and len(words) == 2:
+        return now.get("limits", {}).get(words[1], "")
+    if (words[0], len(words)) not in {("get_device_pinned_mem_limit", 3), ("get_active_thread_percentage", 2)}:
+        return None
+    server = servers.get(words[1])
+    if server is None:
+        return f"Server {words[1]} not found\n"
+    return server.get("limits", {}).get(words[2], "") if len(words) == 3 else server.get("percentage", "100.0") + "\n"
+
+
 def answer(line):  # noqa: PLR0911 - one reply a return
     words = line.split(" ")
     if by_arguments:
@@ -39,6 +50,8 @@ def answer(line):  # noqa: PLR0911 - one reply a return
         return now.get("separator", "\n").join(servers) + "\n"
     if words == ["get_default_active_thread_percentage"]:
         return now.get("percentage", "100.0") + "\n"
+    if (said := about_limits(words)) is not None:
+        return said
     if words[0] in {"get_client_list", "get_server_status"} and len(words) == 2 and words[1].isdigit():
         server = servers.get(words[1])
         if server is None or (server.get("vanishes") and words[0] == server["vanishes"]):

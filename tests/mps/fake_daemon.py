@@ -35,7 +35,7 @@ class FakeDaemon:
     def environments(self):
         return [json.loads(line)["environment"] for line in (self.directory / "asked.log").read_text().splitlines()]
 
-    def look(self, *, known=(), deadline=5.0, with_contexts=True, program=None):
+    def look(self, *, known=(), deadline=5.0, with_contexts=True, program=None, gpus=None, limits_due=False):
         look, source = mps.look(
             name="stack",
             pipe_directory=self.directory,
@@ -44,6 +44,8 @@ class FakeDaemon:
             deadline=deadline,
             processes=Processes(self.tree.root),
             with_contexts=with_contexts,
+            gpus=gpus,
+            limits_due=limits_due,
         )
         assert not (self.directory / "violation").exists(), "something that is no query was sent"
         return look, source

@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 
 from mpswatch.mps import ForbiddenCommand
-from mpswatch.mps.commands import ALLOWED, command, script
+from mpswatch.mps.commands import ALLOWED, arguments, command, script
+from mpswatch.mps.devices import Device
+
+UUID = "GPU-92c9ca90-3e5d-6c46-f77e-a3d8af084002"
 
 
 @pytest.mark.parametrize(
@@ -28,14 +31,54 @@ def test_an_argument_is_a_pid_or_nothing_is_sent(pid):
 
 
 def test_every_command_takes_exactly_its_arguments():
-    for name, count in ALLOWED.items():
-        assert command(name, *[633] * count).decode().split()[0] == name
+    for name, kinds in ALLOWED.items():
+        arguments = [{"S": 633, "D": "0"}[kind] for kind in kinds]
+        assert command(name, *arguments).decode().split() == [name, *map(str, arguments)]
         with pytest.raises(ForbiddenCommand):
-            command(name, *[633] * (count + 1))
+            command(name, *arguments, 633)
+
+
+@pytest.mark.parametrize("device", [0, "", "-1", "0 1", "GPU-1", f"{UUID}\nquit", UUID.upper(), "MIG-1", None])
+def test_a_device_is_an_ordinal_or_a_whole_uuid(device):
+    assert (
+        command("get_default_device_pinned_mem_limit", UUID) == f"get_default_device_pinned_mem_limit {UUID}\n".encode()
+    )
+    with pytest.raises(ForbiddenCommand):
+        command("get_default_device_pinned_mem_limit", device)
 
 
 def test_the_list_only_asks():
     assert all(name == "ps" or name.startswith("get_") for name in ALLOWED)
+
+
+def test_under_protocol_3_two_lists_are_asked_for_and_nothing_else():
+    assert arguments("server list") == ("server", "list", "--format=csv")
+    assert arguments("client list") == ("client", "list", "--all", "--format=csv")
+    for question in ("server delete", "client terminate", "server list --force", "--quit", "namespace set", ""):
+        with pytest.raises(ForbiddenCommand):
+            arguments(question)
+
+
+def test_each_question_about_a_limit_is_followed_by_one_that_is_always_answered():
+    assert script([440], with_contexts=True, devices=[Device(UUID, 0)]).decode().splitlines() == [
+        "get_server_list",
+        f"get_default_device_pinned_mem_limit {UUID}",
+        "get_default_active_thread_percentage",
+        "get_default_device_pinned_mem_limit 0",
+        "get_default_active_thread_percentage",
+        "get_client_list 440",
+        f"get_device_pinned_mem_limit 440 {UUID}",
+        "get_active_thread_percentage 440",
+        "get_server_status 440",
+        "ps",
+    ]
+    assert script([440], with_contexts=False, devices=[]).decode().splitlines() == [
+        "get_server_list",
+        "get_default_active_thread_percentage",
+        "get_client_list 440",
+        "get_active_thread_percentage 440",
+        "get_server_status 440",
+    ]
 
 
 def test_the_order_is_the_one_in_which_replies_can_be_told_apart():

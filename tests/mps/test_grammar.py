@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 
 from mpswatch.documents import Reason
 from mpswatch.mps import ReplyError
-from mpswatch.mps.grammar import OtherProtocol, Reply, ServerReply, parse
+from mpswatch.mps.devices import Device
+from mpswatch.mps.grammar import Limits, Reply, ServerReply, parse
+from mpswatch.mps.lines import OtherProtocol
 
 HEAD = b"PID       ID        SERVER         DEVICE                    NAMESPACE      COMMAND        \n"
 ROW = b"1082      104       440            GPU-bf57ff1d-ab96-1f32    4026531836     /usr/bin/python3.12\n"
@@ -31,7 +34,7 @@ def test_the_recorded_connection_reads_as_what_it_says(recordings):
     # the recording asked in another order; the replies are the same
     reply = parse(servers + percentage + clients + state + b"".join(table), servers=[440], with_contexts=True)
     assert reply.servers == (440,)
-    assert reply.default_active_thread_percentage == 100.0
+    assert reply.defaults.active_thread_percentage == 100.0
     assert reply.about[440].clients == (1082,)
     assert reply.about[440].state == "ACTIVE"
     (context,) = reply.contexts
@@ -133,7 +136,7 @@ def test_a_daemon_that_does_not_know_the_first_command_speaks_another_protocol()
 def test_an_older_daemon_may_lack_the_percentage_and_the_table():
     data = b'440\nUnknown command "get_default_active_thread_percentage"\n1\nACTIVE\nUnknown command "ps"\n'
     reply = parse(data, servers=[440], with_contexts=True)
-    assert reply.default_active_thread_percentage is None
+    assert reply.defaults.active_thread_percentage is None
     assert (reply.contexts, reply.contexts_reason) == (None, Reason.NOT_SUPPORTED)
     assert reply.about[440].clients == (1,)
 
@@ -173,8 +176,8 @@ def test_a_command_in_the_table_is_shown_printable():
 
 def numbers_of(reply: Reply):
     yield from reply.servers
-    if reply.default_active_thread_percentage is not None:
-        yield reply.default_active_thread_percentage
+    if reply.defaults.active_thread_percentage is not None:
+        yield reply.defaults.active_thread_percentage
     for about in reply.about.values():
         yield from about.clients or ()
     for context in reply.contexts or ():
@@ -222,7 +225,7 @@ def test_a_whole_answer_with_some_bytes_changed_never_yields_a_number_that_was_n
 def test_an_empty_list_is_an_empty_line_or_nothing_at_all(empty):
     """Seen on an H200: with no server `get_server_list` prints nothing at all before the other replies."""
     reply = parse(empty + b"100.0\nServer not found\n", servers=(), with_contexts=True)
-    assert (reply.servers, reply.default_active_thread_percentage, reply.contexts) == ((), 100.0, ())
+    assert (reply.servers, reply.defaults.active_thread_percentage, reply.contexts) == ((), 100.0, ())
 
     reply = parse(b"440\n100.0\n" + empty + b"ACTIVE\n", servers=(440,), with_contexts=False)
     assert reply.about[440] == ServerReply(clients=(), state="ACTIVE")
@@ -238,6 +241,104 @@ def test_what_a_daemon_without_clients_really_answered_is_read(recordings):
     assert (nobody.servers, nobody.contexts) == ((), ())
     idle = parse(b"665\n100.0\nACTIVE\n", servers=(665,), with_contexts=True)
     assert (idle.servers, idle.about[665], idle.contexts) == ((665,), ServerReply(clients=(), state="ACTIVE"), ())
+
+
+# --- limits, as an H200 answered them (tests/recordings: limits.txt) ---
+
+GPU = Device("GPU-92c9ca90-3e5d-6c46-f77e-a3d8af084002", 0)
+
+
+def said_to(recordings, *commands):
+    """What the recorded daemon printed, line by line, to these commands, each time that it was asked for just these."""
+    found = re.findall(r"^(\[.*?\])(?: as \d+)? -> (\(.*?\)) \d", (recordings / "limits.txt").read_text(), re.MULTILINE)
+    answers = [ast.literal_eval(answer)[0] for asked, answer in found if ast.literal_eval(asked) == list(commands)]
+    assert answers, f"{commands} were never asked"
+    return answers
+
+
+@pytest.mark.parametrize("set_to", [None, 3 << 30])
+def test_a_default_limit_that_is_not_set_is_no_line_at_all(recordings, set_to):
+    unset, limit = said_to(recordings, "get_default_device_pinned_mem_limit 0")
+    assert (unset, limit) == (b"", b"3G\n")
+    percentage = said_to(recordings, "get_default_active_thread_percentage")[0]
+    data = (unset if set_to is None else limit) + percentage + unset + percentage + b"Server not found\n"
+    reply = parse(data, servers=(), with_contexts=True, devices=[GPU])
+    assert reply.defaults == Limits(100.0, {GPU.uuid: set_to, "0": None})
+
+
+def test_the_limits_of_a_server_as_recorded(recordings):
+    asked = ("get_active_thread_percentage 579", "get_device_pinned_mem_limit 579 0")
+    whole = said_to(recordings, *asked, f"get_device_pinned_mem_limit 579 {GPU.uuid}")
+    assert whole == [b"100.0\n", b"40.0\n2G\n2G\n"]
+    assert said_to(recordings, asked[1]) == [b"", b"2G\n"], "2500M was set: it is rounded down"
+    for limit, percentage, expected in ((b"", b"100.0\n", None), (b"2G\n", b"40.0\n", 2 << 30)):
+        data = b"579\n50.0\n50.0\n577\n" + limit + percentage + b"ACTIVE\n"
+        reply = parse(data, servers=[579], with_contexts=False, devices=[GPU])
+        assert reply.about[579].clients == (577,)
+        assert reply.about[579].limits == Limits(float(percentage), {GPU.uuid: expected})
+
+
+def test_limits_are_told_apart_with_and_without_clients_and_with_several_devices():
+    two = [GPU, Device("GPU-1")]
+    data = b"579\n3G\n30.0\n30.0\n900M\n30.0\n" + b"30.0\n2G\n30.0\nACTIVE\n"
+    reply = parse(data, servers=[579], with_contexts=True, devices=two)
+    assert reply.defaults == Limits(30.0, {GPU.uuid: 3 << 30, "0": None, "GPU-1": 900 << 20})
+    assert reply.about[579] == ServerReply((), "ACTIVE", Limits(30.0, {GPU.uuid: None, "GPU-1": 2 << 30}))
+
+
+def test_without_a_device_the_percentage_alone_is_asked():
+    reply = parse(b"579\n50.0\n577\n40.0\nACTIVE\n", servers=[579], with_contexts=False, devices=[])
+    assert reply.about[579].limits == Limits(40.0, {})
+
+
+@pytest.mark.parametrize("known", range(5))
+def test_a_server_that_vanishes_between_two_questions_is_not_found_from_there_on(known):
+    """Before each of its four questions; a limit that is not set would have been answered by nothing."""
+    answers = [b"577\n", b"", b"40.0\n", b"ACTIVE\n"][:known] + [b"Server 579 not found\n"] * (4 - known)
+    about = parse(b"579\n50.0\n50.0\n" + b"".join(answers), servers=[579], with_contexts=False, devices=[GPU]).about[
+        579
+    ]
+    assert about.clients == ((577,) if known > 0 else None)
+    assert about.limits.memory == ({GPU.uuid: None} if known > 1 else None)
+    assert about.limits.active_thread_percentage == (40.0 if known > 2 else None)
+    assert about.state == ("ACTIVE" if known > 3 else None)
+
+
+def test_an_older_daemon_may_know_no_limits():
+    unknown = b'Unknown command "%s"\n'
+    data = b"579\n" + unknown % b"get_default_device_pinned_mem_limit GPU-1" + b"100.0\n577\n"
+    data += (
+        unknown % b"get_device_pinned_mem_limit 579 GPU-1" + unknown % b"get_active_thread_percentage 579" + b"ACTIVE\n"
+    )
+    reply = parse(data, servers=[579], with_contexts=False, devices=[Device("GPU-1")])
+    assert reply.defaults == Limits(100.0, None)
+    assert reply.about[579].limits == Limits(None, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"579\n3G\n4G\n50.0\n50.0\n577\n40.0\nACTIVE\n", b"579\n50.0\n577\n40.0\nACTIVE\n", b"579\n3\n50.0\n50.0\n",
+        b"579\n50.0\n50.0\n577\n2G\nACTIVE\n", b"579\n50.0\n50.0\n577\n40.0\n2G\nACTIVE\n",
+        b"579\n3T\n50.0\n50.0\n577\n",
+        b"579\n50.0\n50.0\n577\n-1G\n40.0\nACTIVE\n", b"579\n50.0\n50.0\n577\n400.0\nACTIVE\n",
+    ],
+)  # fmt: skip
+def test_limits_in_any_other_order_are_an_error(data):
+    with pytest.raises(ReplyError):
+        parse(data, servers=[579], with_contexts=False, devices=[GPU])
+
+
+@given(
+    st.lists(st.sampled_from([b"579", b"3G", b"2500M", b"40.0", b"50.0", b"577", b"ACTIVE", b"Server 579 not found"]))
+)
+def test_any_lines_about_limits_are_a_reply_of_what_was_said_or_a_named_error(said):
+    try:
+        reply = parse(b"".join(line + b"\n" for line in said), servers=[579], with_contexts=False, devices=[GPU])
+    except ReplyError:
+        return
+    amounts = {*(reply.defaults.memory or {}).values(), *((reply.about[579].limits.memory) or {}).values()} - {None}
+    assert amounts <= {amount for word, amount in ((b"3G", 3 << 30), (b"2500M", 2500 << 20)) if word in said}
 
 
 def test_a_missing_table_where_a_client_is_listed_is_an_answer_cut_short():

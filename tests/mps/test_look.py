@@ -47,7 +47,8 @@ def test_a_known_server_is_asked_about_on_one_connection(daemon):
     assert server.age_seconds == pytest.approx(1000 - 40_000 / os.sysconf("SC_CLK_TCK"))
     assert server.server_state == "ACTIVE"
     assert [context.pid for context in server.contexts] == [577]
-    assert server.unknown == {"context_limit": Reason.NOT_SUPPORTED}
+    unasked = dict.fromkeys(("active_thread_percentage", "memory_limits"), Reason.NOT_RECORDED)
+    assert server.unknown == {"context_limit": Reason.NOT_SUPPORTED, **unasked}
     assert (source.source, source.daemon, source.success, source.reason) == ("mps", "stack", True, None)
     assert from_json(to_json(look), DaemonLook) == look
 
@@ -245,6 +246,51 @@ def test_a_daemon_killed_for_good_in_mid_answer_is_absent_at_the_next_look(daemo
     assert daemon.look(known=[633])[0].up is False
 
 
+# --- limits ---
+
+GPU = "GPU-92c9ca90-3e5d-6c46-f77e-a3d8af084002"
+
+
+def test_limits_are_asked_on_the_same_connection_when_they_are_due(daemon):
+    daemon.tree.server(633)
+    limited = {"clients": [577], "percentage": "40.0", "limits": {GPU: "2G\n"}}
+    daemon.play({"servers": {"633": limited}, "limits": {"0": "3G\n"}, "percentage": "50.0"})
+    look, _ = daemon.look(known=[633], gpus=[GPU], limits_due=True)
+    assert len(daemon.asked()) == 1
+    (server,) = look.servers.value
+    assert (server.active_thread_percentage, server.memory_limits) == (40.0, {GPU: 2 << 30})
+    assert (look.default_active_thread_percentage, look.default_memory_limits) == (50.0, {GPU: 3 << 30})
+    assert look.limits_asked_at == look.servers.measured_at
+    assert from_json(to_json(look), DaemonLook) == look
+
+
+def test_limits_are_not_asked_when_they_are_not_due_and_the_server_is_known(daemon):
+    daemon.tree.server(633)
+    daemon.play(STACK)
+    look, _ = daemon.look(known=[633], gpus=[GPU])
+    assert not any("pinned" in line or "get_active" in line for line in daemon.asked()[0])
+    assert look.limits_asked_at is None
+    assert look.unknown["default_memory_limits"] is Reason.NOT_RECORDED
+
+
+def test_a_new_servers_limits_are_asked_with_its_clients(daemon):
+    daemon.tree.server(633)
+    daemon.play(STACK)
+    look, _ = daemon.look(gpus=[GPU])
+    assert [any("pinned" in line for line in lines) for lines in daemon.asked()] == [False, True]
+    assert look.servers.value[0].memory_limits == {GPU: None}
+    assert look.default_memory_limits == {GPU: None}
+
+
+def test_two_default_limits_of_which_nobody_knows_which_was_set_last_are_unknown(daemon):
+    daemon.play({"limits": {"0": "3G\n", GPU: "4G\n"}})
+    look, _ = daemon.look(gpus=[GPU], limits_due=True)
+    assert look.default_memory_limits == {}
+    assert look.unknown["default_memory_limits"] is Reason.IDENTITY_AMBIGUOUS
+    daemon.play({"limits": {"0": "3G\n", GPU: "3G\n"}})
+    assert daemon.look(gpus=[GPU], limits_due=True)[0].default_memory_limits == {GPU: 3 << 30}
+
+
 # --- protocol 3: as NVIDIA documents it; none was ever seen running ---
 
 SERVERS_3 = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n"
@@ -275,8 +321,11 @@ def test_under_protocol_3_the_servers_and_clients_are_those_of_its_two_lists(dae
     (server,) = look.servers.value
     assert (server.name, server.pid, server.uid, server.start_ticks) == ("training", 48201, 1000, 40_000)
     assert (server.server_state, server.clients) == ("Ready", (51023,))
-    assert set(server.unknown) == {"multi_user", "contexts", "context_limit"}
-    assert look.unknown == {"default_active_thread_percentage": Reason.NOT_SUPPORTED}
+    untold = {"multi_user", "contexts", "context_limit", "active_thread_percentage", "memory_limits"}
+    assert server.unknown == dict.fromkeys(untold, Reason.NOT_SUPPORTED)
+    assert look.unknown == dict.fromkeys(
+        ("default_active_thread_percentage", "default_memory_limits"), Reason.NOT_SUPPORTED
+    )
     assert from_json(to_json(look), DaemonLook) == look
 
 

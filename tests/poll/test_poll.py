@@ -129,6 +129,34 @@ def test_a_second_look_confirms_who_newly_seems_foreign_and_then_never_again(hos
     assert [t.first_seen_at for t in first.tenants.value] == [t.first_seen_at for t in second.tenants.value]
 
 
+def test_limits_are_asked_at_the_first_look_and_known_at_the_next_which_does_not_ask(host, daemon):
+    limited = {"clients": [578, 577], "percentage": "40.0", "limits": {UUID: "2G\n"}}
+    daemon.play({"servers": {"633": limited}, "limits": {"0": "3G\n"}})
+    watch = poller(host, daemon, sources=[Source()])
+    first, second = watch.look(), watch.look()
+    for snapshot in (first, second):
+        (look,) = snapshot.daemons
+        (server,) = look.servers.value
+        assert (server.active_thread_percentage, server.memory_limits) == (40.0, {UUID: 2 << 30})
+        assert (look.default_memory_limits, look.limits_asked_at) == ({UUID: 3 << 30}, first.daemons[0].limits_asked_at)
+    asked = [any("pinned" in line for line in lines) for lines in daemon.asked()]
+    assert asked == [True, True, False, False]  # by then the server is known; the second round confirms the foreign one
+    assert not (daemon.directory / "violation").exists()
+
+
+def test_limits_of_gpus_that_come_later_are_asked_then(host, daemon):
+    daemon.play({"servers": {"633": {"clients": [], "limits": {UUID: "2G\n"}}}})
+    source = Source(rows=())
+    source.error = GpuError(Reason.NVML_ERROR, "not yet")
+    watch = poller(host, daemon, sources=[source])
+    (server,) = watch.look().daemons[0].servers.value
+    assert (server.active_thread_percentage, server.memory_limits) == (100.0, {})
+    source.error = None
+    watch.look()  # the GPUs are looked at beside the daemons: these hear of them at the next look
+    (server,) = watch.look().daemons[0].servers.value
+    assert server.memory_limits == {UUID: 2 << 30}
+
+
 def test_a_client_that_joins_between_two_lists_is_never_called_foreign(host, daemon):
     """The driver lists 600 already; the daemon was asked a moment before it joined."""
     host.add(600, session=1)

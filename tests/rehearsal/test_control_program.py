@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from mpswatch.rehearsal import gpus
+
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="changing uid needs root")
 
 
@@ -94,6 +96,30 @@ def test_quit_ends_the_daemon_and_its_server_and_takes_its_files(stack, ask, eve
     assert not exists(server)
     assert list(stack.pipe_directory.iterdir()) == []
     assert ask("get_server_list").returncode == 1
+
+
+def test_limits_are_answered_as_recorded(stack, ask):
+    """tests/recordings: limits.txt; what is not set is nothing at all, and a server knows both names of a device."""
+    uuid = gpus.uuid(0)
+    stack.add_service("llm")
+    server = stack.server_pid
+    questions = [
+        "get_default_device_pinned_mem_limit 0",
+        f"get_default_device_pinned_mem_limit {uuid}",
+        f"get_active_thread_percentage {server}",
+        f"get_device_pinned_mem_limit {server} 0",
+        f"get_device_pinned_mem_limit {server} {uuid}",
+        f"get_device_pinned_mem_limit {server} 7",
+        "get_device_pinned_mem_limit 4242 0",
+    ]
+    assert [ask(question).stdout for question in questions] == [
+        *("", "", "100.0\n", "", "", ""),
+        "Server 4242 not found\n",
+    ]
+    stack.tell("restart", memory_limit="2G", default_percentage=40.0)
+    stack.add_service("llm")
+    answers = [ask(question.replace(str(server), str(stack.server_pid))).stdout for question in questions]
+    assert answers == ["2G\n", "", "40.0\n", "2G\n", "2G\n", "", "Server 4242 not found\n"]
 
 
 def test_a_default_percentage_acts_on_servers_started_later(stack, ask, attach):

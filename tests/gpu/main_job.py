@@ -32,8 +32,10 @@ PORT = 10677
 class Services:
     """A batch of light services; `alive()` reads what they said so far."""
 
-    def __init__(self, number: int, period: float, pipe_directory: Path, log: Path) -> None:
+    def __init__(self, number: int, period: float, pipe_directory: Path, log: Path, gpu: str | None = None) -> None:
         environment = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe_directory)}
+        if gpu is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
         self.said = log
         with log.open("wb") as out:
             self.program = subprocess.Popen(

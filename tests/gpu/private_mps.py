@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Clients:
         uid: int | None = None,
         namespaced: bool = False,
         rehearsal: bool = False,
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.number = max(number, 1)
         wrapped = ["unshare", "--pid", "--fork", "--mount-proc"] if namespaced else []
@@ -47,6 +48,7 @@ class Clients:
         self.said = work / f"light-{time.monotonic_ns()}.txt"
         environment = {key: value for key, value in os.environ.items() if not key.startswith("CUDA_MPS_")}
         environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "HOME": "/tmp", "CUDA_CACHE_DISABLE": "1"}
+        environment |= more or {}
         if rehearsal:
             environment["LIGHT_REHEARSAL"] = "1"
         with self.said.open("wb") as out:
@@ -61,6 +63,11 @@ class Clients:
 
     def ready(self) -> int:
         return sum(line.startswith("ready ") for line in self.said.read_text().splitlines())
+
+    def uuids(self) -> list[str]:
+        """The GPUs that they say they are on, in the order in which they took them."""
+        lines = [line.split() for line in self.said.read_text().splitlines()]
+        return [uuid for words in lines if words[:1] == ["ready"] and len(words) > 2 for uuid in words[2].split(",")]
 
     def wait(self, seconds: float = 40.0) -> Clients:
         until(lambda: self.ready() >= self.number or self.program.poll() is not None, seconds)
@@ -98,7 +105,7 @@ class Mps:
 
     rehearsal = False
 
-    def __init__(self, work: Path, name: str, *flags: str) -> None:
+    def __init__(self, work: Path, name: str, *flags: str, devices: str | None = None) -> None:
         self.work, self.name = work, name
         self.pipe, self.log = work / name / "pipe", work / name / "log"
         for directory in (work / name, self.pipe, self.log):
@@ -108,6 +115,8 @@ class Mps:
         self.environment = os.environ | {
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.log),
         }  # fmt: skip
+        if devices is not None:
+            self.environment["CUDA_VISIBLE_DEVICES"] = devices
         subprocess.run([CONTROL, "-d", *flags], env=self.environment, check=True, timeout=30, start_new_session=True)
 
     def __enter__(self) -> Mps:

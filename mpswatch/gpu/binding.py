@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
-LIBRARY = "libnvidia-ml.so.1"
+LIBRARY = "libnvidia-ml"
 
 SUCCESS = 0
 NOT_SUPPORTED = 3
@@ -119,7 +119,7 @@ def text(function: str, *arguments: object, size: int = 96) -> bytes:
 @functools.cache
 def _library() -> ctypes.CDLL:
     try:
-        return ctypes.CDLL(LIBRARY)
+        return ctypes.CDLL(f"{LIBRARY}.so.1")
     except OSError as error:
         raise NvmlError(LIBRARY_NOT_FOUND, LIBRARY, str(error)) from None  # not cached: it may be installed later
 

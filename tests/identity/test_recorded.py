@@ -62,7 +62,7 @@ def test_somebody_waits_dies_and_the_daemon_falls_silent(polls):
 
 def test_every_refusal_was_made_before_a_client_of_ours_came():
     refusals = {}
-    for name in ("identity-run1.json", "identity-run2.json"):
+    for name in ("identity-run1.json", "identity-run2.json", "identity-run3.json"):
         refusals |= json.loads((RECORDED / name).read_bytes())["figures"]["sweeps"]
     wanted = {
         "server replaced a moment ago": "server_unsettled",
@@ -77,3 +77,9 @@ def test_every_refusal_was_made_before_a_client_of_ours_came():
     assert (refusals["another server between two cells"]["ended"], refusals["multi-user server"]["ended"]) == (
         "partial", "complete",
     )  # fmt: skip
+
+
+def test_a_server_replaced_between_two_cells_is_the_reason_of_those_that_did_not_run():
+    document = json.loads((RECORDED / "sweep-changed.json").read_bytes())
+    assert [cell["unknown_reason"] for cell in document["cells"]] == [None, "server_changed", "server_changed"]
+    assert document["complete_sweep"] is False

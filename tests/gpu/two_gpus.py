@@ -75,6 +75,8 @@ class TwoGpus(Run):
         self.stack = Stack(work / "s", gpus=2).start() if rehearsal else None
         self.documents: dict[str, Any] = {"polls": {}, "sweeps": {}}
         self.replies: list[str] = []
+        self.tflops: dict[str, Any] = {}
+        self.figures["tflops"] = self.tflops
         self.running: list[Mps] = []
         self.nvidia_smi = str(self.stack.nvidia_smi) if self.stack else "nvidia-smi"
         said = ask([self.nvidia_smi, "-L"])
@@ -223,7 +225,7 @@ def swept(
     run.check(all(cell[1:3] == (state, True) for cell in cells), f"{at}: each cell {state} and managed: {cells}")
     tflops = {cell["cap"]: cell["tflops"] and round(cell["tflops"], 1) for cell in document["cells"]}
     run.say(f"{at}: TFLOPS {tflops}")
-    run.figures.setdefault("tflops", {})[at] = tflops  # type: ignore[attr-defined]
+    run.tflops[at] = tflops
 
 
 def one_at_a_time(run: TwoGpus, where: str, documents: Sequence[dict[str, Any]]) -> None:
@@ -242,7 +244,9 @@ class Stage:
     """Who is on the GPUs while they are swept: a service on each, a client on both, a stranger on the second."""
 
     def __init__(self, run: TwoGpus) -> None:
-        self.run, self.services, self.both = run, {}, None
+        self.run = run
+        self.services: dict[str, Services] = {}
+        self.both: Clients | None = None
         self.mps = run.mps("both")
         self.nowhere = run.work / "nowhere"
         self.nowhere.mkdir()
@@ -378,6 +382,9 @@ def sweeps(run: TwoGpus, stage: Stage) -> None:
         run.keep("scrape", "metrics", text)
         run.keep("journal", "events", daemon.events("sweep_started") + daemon.events("sweep_refused"))
         files = sorted(runs.glob("*.json")) if runs.is_dir() else []
+        run.keep("log", "mpswatch run", daemon.log.read_text(errors="replace")[-6000:])
+    if len(files) != 2:
+        run.say(run.documents["log"]["mpswatch run"][-3000:])
     run.check(len(files) == 2, f"two documents are archived: {[file.name for file in files]}")
     found = {file.name: json.loads(file.read_text()) for file in files}
     for uuid in run.uuids:

@@ -1,4 +1,4 @@
-"""What `sweep` and `demo --once` share: one sweep with live progress, ended in order by Ctrl-C, and its table."""
+"""What `sweep`, `interference` and `demo --once` share: one measurement, shown live, ended in order by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ def sweep_now(
     trigger: str,
     as_json: bool,
     plan: str = "quick",
-    interference: bool = False,
     daemon: str | None = None,
     gpu: str | None = None,
 ) -> Exit:
-    """One poll and one sweep; prints the table, the picture and the files written, or the documents as JSON."""
+    """One poll and one sweep (or what `plan` is called); prints the tables and the files written, or the documents."""
     logs.set_up(config.log.level, config.log.format)
     refuse_mixed_stacks(config, simulated=simulated)
     parts = make_parts(config, simulated=simulated)
@@ -55,8 +54,7 @@ def sweep_now(
         stop=stop,
         progress=Live(),
         work_directory=work,
-        plan=parts.thorough if plan == "thorough" else parts.plan,
-        interference=interference,
+        plan=plan,
         daemon=daemon,
         gpu=gpu,
         log=logs.get_logger().debug,

@@ -19,7 +19,6 @@ from mpswatch.errors import MpswatchError
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.record import DURABLE_EVENTS
 from mpswatch.sweep.permit import Refusal
-from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Watcher
 from mpswatch.sweep.stop import Stop
 
@@ -45,14 +44,14 @@ def sweep_once(
     stop: Stop,
     progress: Watcher,
     work_directory: Path,
-    plan: Plan | None = None,
-    interference: bool = False,
+    plan: str = "quick",
     daemon: str | None = None,
     gpu: str | None = None,
     log: Callable[..., Any] = lambda _event, **_fields: None,
 ) -> Swept:
-    """Sweep what `snapshot` shows, limited to `daemon` (name) and `gpu` (UUID or its beginning) where given.
+    """Measure what `snapshot` shows, limited to `daemon` (name) and `gpu` (UUID or its beginning) where given.
 
+    `plan` is quick, thorough or interference.
     Raises `ArchiveError` before anything is measured where the result could not be kept.
     """
     parts.archive.prepare()
@@ -62,8 +61,7 @@ def sweep_once(
     aims = _chosen(targets(snapshot), daemon, gpu)
     if is_paused(parts.archive.directory):
         refusal = Refusal(reason=Reason.PAUSED, detail="sweeps are paused", remedy="mpswatch resume")
-        name = "interference" if interference else plan.name if plan is not None else "quick"
-        events = tuple(refused(parts, target, refusal, trigger, name) for target in aims)
+        events = tuple(refused(parts, target, refusal, trigger, plan) for target in aims)
         for event in events:
             parts.journal.append(event)
         return Swept(events)
@@ -93,7 +91,6 @@ def sweep_once(
     attempt = Attempt(
         trigger=trigger,
         plan=plan,
-        interference=interference,
         targets=aims,
         stop=stop,
         runtime=runtime(parts.config, client_zipapp(work_directory), simulated=parts.simulated),

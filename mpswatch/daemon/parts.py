@@ -51,6 +51,12 @@ class Parts:
     def address(self, name: str) -> DaemonAddress:
         return next(address for address in self.addresses if address.name == name)
 
+    def plan_of(self, name: str) -> Plan:
+        """The plan called quick or thorough; for interference, what its clients have in common with a sweep's."""
+        if name == "interference":
+            return replace(self.plan, sweep_deadline=self.config.interference.deadline)
+        return self.thorough if name == "thorough" else self.plan
+
 
 def addresses(config: Config, processes: Processes) -> tuple[DaemonAddress, ...]:
     """The control daemons as the poll room names them: by configured name, else by pipe directory.

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from mpswatch.daemon.events import Target
 from mpswatch.daemon.parts import Parts, matrix
 from mpswatch.documents import Event, Fact, InterferenceDocument, Reason, SweepDocument
 from mpswatch.errors import MpswatchError
+from mpswatch.sweep.assignment import Assignment
 from mpswatch.sweep.interference import run_interference
 from mpswatch.sweep.permit import Refusal
-from mpswatch.sweep.plan import Plan
 from mpswatch.sweep.ports import Ports, Watcher
 from mpswatch.sweep.run import run_sweep
 from mpswatch.sweep.runtime import Runtime
@@ -27,7 +27,7 @@ class StartNotRecordedError(MpswatchError):
 class Attempt:
     """What an attempt needs besides the parts.
 
-    `plan` None is the configured quick one; `interference` measures pairs instead of it. `record` makes a fact
+    `plan` is quick, thorough or interference: what its events and documents are filed under. `record` makes a fact
     durable before it returns, and names the sinks that failed. Unless the sweep `may_start_unrecorded`, it does not
     start where its start could not be written down: a crash loop would sweep.
     """
@@ -38,16 +38,10 @@ class Attempt:
     runtime: Runtime
     record: Callable[[Fact], Sequence[str]]
     last_fault_age: Callable[[str], float | None]
-    plan: Plan | None = None
-    interference: bool = False
+    plan: str = "quick"
     may_start_unrecorded: bool = True
     progress: Watcher = lambda _step: None
     log: Callable[..., object] = lambda _event, **_fields: None
-
-    @property
-    def plan_name(self) -> str:
-        """What its events and documents are filed under."""
-        return "interference" if self.interference else self.plan.name if self.plan is not None else "quick"
 
 
 Outcome: TypeAlias = SweepDocument | InterferenceDocument | Event
@@ -66,7 +60,7 @@ def sweep_targets(parts: Parts, attempt: Attempt) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: str = "quick") -> Event:
+def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: str) -> Event:
     """The refusal of a sweep as an event."""
     return parts.events.event(
         "sweep_refused",
@@ -80,7 +74,7 @@ def refused(parts: Parts, target: Target, refusal: Refusal, trigger: str, plan: 
 
 
 def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
-    plan = attempt.plan_name
+    plan = attempt.plan
     try:
         outcome = _measure(parts, attempt, target)
     except StartNotRecordedError as error:
@@ -97,31 +91,20 @@ def _sweep(parts: Parts, attempt: Attempt, target: Target) -> Outcome:
 
 
 def _measure(parts: Parts, attempt: Attempt, target: Target) -> SweepDocument | InterferenceDocument | Refusal:
-    plan, daemon, ports = attempt.plan or parts.plan, parts.address(target.daemon), _ports(parts, attempt, target)
-    if attempt.interference:
-        return run_interference(
-            matrix=matrix(parts.config),
-            plan=replace(plan, sweep_deadline=parts.config.interference.deadline),
-            daemon=daemon,
-            gpu_uuid=target.gpu_uuid,
-            host=parts.config.host,
-            limits=parts.limits,
-            ports=ports,
-            stop=attempt.stop,
-            trigger=attempt.trigger,
-            progress=attempt.progress,
-        )
-    return run_sweep(
-        plan=plan,
-        daemon=daemon,
-        gpu_uuid=target.gpu_uuid,
-        host=parts.config.host,
-        limits=parts.limits,
-        ports=ports,
-        stop=attempt.stop,
-        trigger=attempt.trigger,
-        progress=attempt.progress,
-    )
+    assignment: Assignment = {
+        "plan": parts.plan_of(attempt.plan),
+        "daemon": parts.address(target.daemon),
+        "gpu_uuid": target.gpu_uuid,
+        "host": parts.config.host,
+        "limits": parts.limits,
+        "ports": _ports(parts, attempt, target),
+        "stop": attempt.stop,
+        "trigger": attempt.trigger,
+        "progress": attempt.progress,
+    }
+    if attempt.plan == "interference":
+        return run_interference(matrix=matrix(parts.config), **assignment)
+    return run_sweep(**assignment)
 
 
 def _ports(parts: Parts, attempt: Attempt, target: Target) -> Ports:

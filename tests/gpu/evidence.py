@@ -395,8 +395,7 @@ def measured(
         stop=Stop(),
         progress=lambda step: say("  ", step) if options.verbose else None,
         work_directory=options.work,
-        plan=None if interference else parts.thorough,
-        interference=interference,
+        plan="interference" if interference else "thorough",
         gpu=options.gpu,
         log=lambda event, **fields: say("  log", event, fields) if options.verbose else None,
     )

@@ -477,7 +477,7 @@ def reversed_order(run: TwoGpus, stage: Stage) -> None:
         run.check(rows == [(stage.second, "managed", "reversed")], f"and the poll says so: {run.plainly(rows)}")
         run.check(aims == [("reversed", uuid) for uuid in run.uuids], f"both would be swept: {aims}")
         (look,) = document["daemons"]
-        run.say(f"visible {look['visible_devices']}, limits {look['default_memory_limits']}")
+        run.say(f"visible {look.get('visible_devices')}, limits {look.get('default_memory_limits')}")
         sweep_here(run, mps, "reversed", run.uuids, (50, 10))
         run.told(mps)
         client.leave()

@@ -72,6 +72,7 @@ class TwoGpus(Run):
 
     def __init__(self, output: Path, work: Path, *, rehearsal: bool) -> None:
         super().__init__(output, work, rehearsal=rehearsal)
+        self.said: list[str] = []
         self.stack = Stack(work / "s", gpus=2).start() if rehearsal else None
         self.documents: dict[str, Any] = {"polls": {}, "sweeps": {}}
         self.replies: list[str] = []
@@ -92,6 +93,10 @@ class TwoGpus(Run):
         self.running.append(mps)
         return mps
 
+    def say(self, text: str) -> None:
+        super().say(text)
+        self.said.append(f"{time.monotonic() - self.began:.2f} {text}")
+
     def check(self, holds: object, text: str) -> None:
         super().check(holds, text)
         self.save()
@@ -105,7 +110,7 @@ class TwoGpus(Run):
             "uuids": getattr(self, "uuids", []),
             "held": len(self.checks) - len(failed),
             "failed": failed,
-            "checks": self.checks,
+            "said": self.said,
             "figures": self.figures,
         }
         self.write("two-gpus.json", json.dumps(summary, indent=1, default=str))
@@ -150,6 +155,7 @@ class TwoGpus(Run):
         """Record what the daemon answers to questions, most of which mpswatch never asks."""
         servers = mps.servers()
         asked = ["get_server_list", *more, "device_query", "ps"]
+        asked += [f"get_default_device_pinned_mem_limit {name}" for name in (*self.uuids, "0", "1")]
         for server in servers:
             asked += [f"{word} {server}" for word in ("get_client_list", "get_device_client_list", "get_server_status")]
             asked += [f"get_device_pinned_mem_limit {server} {name}" for name in (*self.uuids, "0", "1")]

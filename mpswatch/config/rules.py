@@ -66,7 +66,7 @@ def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
             ("sweep", "headroom"),
             f"{sweep.headroom} is not below sweep.context_limit ({sweep.context_limit}): no sweep would ever run",
         )
-    if sweep.time_zone != "local":
+    if sweep.time_zone not in {"local", "UTC"}:
         import zoneinfo  # noqa: PLC0415 - few name one
 
         try:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+import zoneinfo
 from datetime import UTC, datetime, time
 
 import pytest
@@ -83,6 +84,17 @@ def test_quiet_hours_are_in_the_zone_that_was_named():
     berlin = SweepSection(quiet_hours=NIGHT, time_zone="Europe/Berlin")
     assert hold(berlin, paused=False, asked_for=False, now=at(21)).reason is Reason.QUIET_HOURS
     assert hold(berlin, paused=False, asked_for=False, now=at(5)) is None
+
+
+def test_utc_needs_no_file_of_time_zones(monkeypatch):
+    """Small images have none: there the default would stop the start."""
+
+    def none_here(name):
+        raise zoneinfo.ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(zoneinfo, "ZoneInfo", none_here)
+    assert load().sweep.time_zone == "UTC"
+    assert hold(SweepSection(quiet_hours=NIGHT), paused=False, asked_for=False, now=at(23)).reason is Reason.QUIET_HOURS
 
 
 # --- pause

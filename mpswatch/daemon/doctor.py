@@ -13,6 +13,7 @@ from mpswatch.archive import ArchiveError
 from mpswatch.config import Config
 from mpswatch.config.rules import expectations
 from mpswatch.daemon.client_check import check_client
+from mpswatch.daemon.doctor_limits import limits
 from mpswatch.daemon.doctor_tenants import labels, patterns, waiting
 from mpswatch.daemon.fault_logs import FaultLook, known_fault_age
 from mpswatch.daemon.finding import Line
@@ -117,14 +118,7 @@ def _daemon(look: DaemonLook, ours: int) -> Iterator[Line]:
             f"{look.name} speaks MPS protocol 3, which mpswatch reads by NVIDIA's documentation and has never met",
             "compare `mpswatch poll` with `nvidia-cuda-mps-control client list --all`; no sweep runs under it",
         )
-    percentage = look.default_active_thread_percentage
-    if percentage is not None and percentage < 100:
-        yield Line(
-            "mend",
-            "default percentage",
-            f"the daemon gives its clients {percentage:g} % at most, which flattens every sweep above that",
-            "start the control daemon without set_default_active_thread_percentage",
-        )
+    yield from limits(look)
     servers = look.servers.value
     if servers is None:
         yield Line("mend", "MPS server", f"unknown: {look.servers.unknown_reason}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpswatch.documents import DaemonLook, GpuLook
+from collections.abc import Sequence
+
+from mpswatch.documents import DaemonLook, GpuLook, ServerLook
 from mpswatch.latest import View
 from mpswatch.metrics.sheet import Options, Sheet
 
@@ -12,9 +14,17 @@ SERVER_STATES = ("initializing", "active", "fault", "ready")
 COMPUTE_MODES = ("default", "exclusive_process", "prohibited")
 """The driver's words; another one (exclusive_thread is no longer made) is published as `other`."""
 
-OF_SERVERS = ("mps_server_info", "mps_server_state", "mps_contexts_used", "mps_contexts_limit")
+OF_SERVERS = (
+    "mps_server_info",
+    "mps_server_state",
+    "mps_contexts_used",
+    "mps_contexts_limit",
+    "mps_server_active_thread_ratio",
+    "mps_server_pinned_memory_limit_bytes",
+)
 OF_A_LOG = ("mps_waiting_clients", "mps_server_shutdown_armed")
-OF_A_DAEMON = ("mps_up", *OF_SERVERS, *OF_A_LOG, "mps_default_active_thread_ratio")
+DEFAULTS = ("mps_default_active_thread_ratio", "mps_default_pinned_memory_limit_bytes")
+OF_A_DAEMON = ("mps_up", *OF_SERVERS, *OF_A_LOG, *DEFAULTS)
 OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes", "gpu_compute_mode")
 
 
@@ -79,6 +89,10 @@ def _daemon(look: DaemonLook, sheet: Sheet, context_limit: int | None) -> None:
     reason = look.unknown.get("default_active_thread_percentage")
     ratio = None if share is None else share / 100
     sheet.put_or_unknown("mps_default_active_thread_ratio", ratio, reason, look.name, daemon=look.name)
+    if "default_memory_limits" in look.unknown:  # of some GPUs only, where it is ambiguous
+        sheet.unknown("mps_default_pinned_memory_limit_bytes", look.unknown["default_memory_limits"], daemon=look.name)
+    for uuid, limit in (look.default_memory_limits or {}).items():
+        sheet.put("mps_default_pinned_memory_limit_bytes", limit, look.name, uuid)
     waiting, unread = look.waiting, look.unknown.get("waiting")
     queued = None if waiting is None else len(waiting.clients)
     armed = None if waiting is None else int(waiting.shutdown_armed)
@@ -95,6 +109,7 @@ def _daemon(look: DaemonLook, sheet: Sheet, context_limit: int | None) -> None:
         sheet.put("mps_server_info", 1, look.name, uid, multi_user, look.protocol or "")
     _server_state(look, sheet)
     _contexts(look, sheet, context_limit)
+    _limits(look, sheet)
 
 
 def _server_state(look: DaemonLook, sheet: Sheet) -> None:
@@ -107,6 +122,31 @@ def _server_state(look: DaemonLook, sheet: Sheet) -> None:
     current = {word if word in (*SERVER_STATES, "none") else "other" for word in words}
     for state in (*SERVER_STATES, "none", "other"):
         sheet.put("mps_server_state", int(state in current), look.name, state)
+
+
+def _limits(look: DaemonLook, sheet: Sheet) -> None:
+    """The lowest of the servers', of which there is one at a time. A memory limit that is not set is no series."""
+    servers = look.servers.value or ()
+    ratio, memory = "mps_server_active_thread_ratio", "mps_server_pinned_memory_limit_bytes"
+    if not servers:
+        sheet.unknown(ratio, "no_server", daemon=look.name)
+        sheet.unknown(memory, "no_server", daemon=look.name)
+    percentages = [server.active_thread_percentage for server in servers]
+    if None in percentages:
+        sheet.unknown(ratio, _first_reason(servers, "active_thread_percentage"), daemon=look.name)
+    elif percentages:
+        sheet.put(ratio, min(share for share in percentages if share is not None) / 100, look.name)
+    limits = [server.memory_limits for server in servers]
+    if None in limits:
+        sheet.unknown(memory, _first_reason(servers, "memory_limits"), daemon=look.name)
+        return
+    set_for = [(uuid, limit) for by_gpu in limits for uuid, limit in (by_gpu or {}).items() if limit is not None]
+    for uuid in dict(set_for):
+        sheet.put(memory, min(limit for gpu, limit in set_for if gpu == uuid), look.name, uuid)
+
+
+def _first_reason(servers: Sequence[ServerLook], field: str) -> str | None:
+    return next((server.unknown[field] for server in servers if field in server.unknown), None)
 
 
 def _contexts(look: DaemonLook, sheet: Sheet, configured: int | None) -> None:

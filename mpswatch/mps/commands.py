@@ -68,21 +68,20 @@ def arguments(question: str) -> tuple[str, ...]:
 def script(servers: Sequence[int], *, with_contexts: bool, devices: Sequence[Device] | None = None) -> bytes:
     """All questions of one look, in the only order in which the replies can be told apart.
 
-    With `devices` (None: not this time) the limits are asked too. One that is not set is answered by nothing at all, so
-    each is followed by a percentage, which always is a decimal.
+    With `devices` (None: not this time) limits are asked too. One that is not set is answered by nothing at all, and
+    what other drivers print is not known, so each stands between two percentages, which always are a decimal.
     """
-    lines = [command("get_server_list")]
+    percentage = command("get_default_active_thread_percentage")
+    lines = [command("get_server_list"), percentage]
     for name in default_names(devices):
-        lines += [command("get_default_device_pinned_mem_limit", name), command("get_default_active_thread_percentage")]
-    if len(lines) == 1:
-        lines.append(command("get_default_active_thread_percentage"))
+        lines += [command("get_default_device_pinned_mem_limit", name), percentage]
     for pid in servers:
         lines.append(command("get_client_list", pid))
-        for device in devices or ():
-            lines.append(command("get_device_pinned_mem_limit", pid, device.uuid))
-            lines.append(command("get_active_thread_percentage", pid))
-        if devices is not None and not devices:
-            lines.append(command("get_active_thread_percentage", pid))
+        if devices is not None:
+            percentage = command("get_active_thread_percentage", pid)
+            lines.append(percentage)
+            for device in devices:
+                lines += [command("get_device_pinned_mem_limit", pid, device.uuid), percentage]
         lines.append(command("get_server_status", pid))
     if with_contexts:
         lines.append(command("ps"))

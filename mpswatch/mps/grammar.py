@@ -4,11 +4,11 @@ Replies come one after the other with nothing between them, so only their form t
 (tests/recordings: many-commands-one-connection.txt):
 
     reply    = list  defaults  { list-of-S  limits-of-S  status-of-S }  [ table ]
-    defaults = percentage | { limit  percentage }
-    limits-of-S = nothing | percentage-of-S | { limit-of-S  percentage-of-S }
+    defaults = percentage { limit  percentage }
+    limits-of-S = nothing | percentage-of-S { limit-of-S  percentage-of-S }
     list     = nothing | empty-line | integers-line+ [ empty-line ]
     percentage = decimal | unknown-command
-    limit    = nothing | integer K/M/G | unknown-command
+    limit    = nothing | integer K/M/G | unknown-command | whatever is not a percentage: unknown, and no more
     list-of-S  = list | "Server S not found"
     status-of-S = WORD | "Server S not found"
     table    = nothing | "Server not found" | empty | header row* | unknown-command
@@ -16,8 +16,8 @@ Replies come one after the other with nothing between them, so only their form t
 Empty lines may stand anywhere (where a list is empty there is at least one): what follows a list tells where it ends.
 An empty list may be nothing at all: what follows it (a decimal, a word) is never an integer, so it is told apart all
 the same. Seen on an H200 in the two moments when a daemon has no server, before its first client and between two.
-Limits are asked now and then only, and told apart by the percentage after each (recording: limits.txt). A server's is
-rounded down to the unit that it is printed in: `2500M` reads `2G`.
+Limits are asked now and then only, and told apart by the percentages before and after each (recording: limits.txt). A
+server's is rounded down to the unit that it is printed in: `2500M` reads `2G`.
 
 `Server S not found`, unknown commands and empty lists all leave exit status 0, which therefore proves nothing.
 """
@@ -90,7 +90,7 @@ def _parsed(
     devices: tuple[Device, ...] | None,
 ) -> Reply:
     lines = Lines(data)
-    listed = _list(lines, "get_server_list", _LIMIT, _DECIMAL)
+    listed = _list(lines, "get_server_list", _DECIMAL)
     defaults = _limits(lines, commands.default_names(devices), None)
     about = {pid: _about(lines, pid, devices) for pid in servers}
     nobody = not any(one.clients for one in about.values())
@@ -124,33 +124,39 @@ def _list(lines: Lines, command: str, *follows: re.Pattern[bytes]) -> tuple[int,
 
 
 def _limits(lines: Lines, devices: Sequence[str], server: int | None) -> Limits:
-    """The daemon's defaults, or a server's: a limit for each device, and a percentage after each (one without any)."""
+    """The daemon's defaults, or a server's: a percentage, and for each device a limit and the percentage again."""
     kind, of = ("default_", "") if server is None else ("", f" {server}")
     percentage = f"get_{kind}active_thread_percentage{of}"
+    said = _percentage(lines, percentage, server)
     memory: dict[str, int | None] | None = {}
-    said = None if devices else _percentage(lines, percentage, server)
     for number, device in enumerate(devices):
         left = 2 * (len(devices) - number) + 1  # questions about this server, this one and its status included
-        told, limit = _limit(lines, f"get_{kind}device_pinned_mem_limit", server, left)
-        memory = {**memory, device: limit} if told and memory is not None else None
+        answer = _until_percentage(lines, percentage, server, left)
+        match = _LIMIT.fullmatch(answer[0]) if len(answer) == 1 else None
+        if match:
+            limit = int(match[1]) << {b"K": 10, b"M": 20, b"G": 30}[match[2]]
+            memory = None if memory is None else {**memory, device: limit}
+        else:
+            memory = None if answer or memory is None else {**memory, device: None}
         said = _percentage(lines, percentage, server)
     return Limits(said, memory)
 
 
-def _limit(lines: Lines, command: str, server: int | None, left: int) -> tuple[bool, int | None]:
-    """Whether the daemon knows the command and the server, and the limit in bytes; it prints nothing for none.
+def _until_percentage(lines: Lines, percentage: str, server: int | None, left: int) -> list[bytes]:
+    """Whatever was answered before the percentage that was asked next.
 
     A server that has gone meanwhile is not found by every question that is `left`, and only then by this one.
     """
-    line = lines.peek()
-    if line is not None and (match := _LIMIT.fullmatch(line)):
+    if server is not None and (missed := lines.run_of(_not_found(server))):
+        line = lines.take() if missed >= left else None
+        return [] if line is None else [line]
+    answer = []
+    while (line := lines.peek()) is not None and not _DECIMAL.fullmatch(line) and not no_such(line, percentage):
+        if server is not None and line == _not_found(server):
+            break
+        answer.append(line)
         lines.take()
-        return True, int(match[1]) << {b"K": 10, b"M": 20, b"G": 30}[match[2]]
-    gone = server is not None and lines.run_of(_not_found(server)) >= left
-    if gone or no_such(line, command):
-        lines.take()
-        return False, None
-    return True, None
+    return answer
 
 
 def _percentage(lines: Lines, command: str, server: int | None) -> float | None:
@@ -170,7 +176,7 @@ def _clients(lines: Lines, server: int) -> tuple[int, ...] | None:
     if lines.peek() == _not_found(server):
         lines.take()
         return None
-    return _list(lines, f"get_client_list {server}", _LIMIT, _DECIMAL, _STATE)
+    return _list(lines, f"get_client_list {server}", _DECIMAL, _STATE)
 
 
 def _status(lines: Lines, server: int) -> str | None:

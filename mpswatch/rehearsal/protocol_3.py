@@ -15,6 +15,7 @@ from mpswatch.rehearsal.commands import command_of
 
 SERVERS = ("name", "uid", "pid", "status", "pipe-directory", "allowed-devices", "context-ids")
 CLIENTS = ("pid", "server", "device", "namespace", "cmd")
+MODULES = frozenset({"server", "namespace", "client", "device", "sm-partition", "feature", "memacct", "context-share"})
 ASKING = frozenset({"list", "get", "describe", "help"})
 """Verbs that change nothing: any other that arrives is counted."""
 
@@ -27,7 +28,7 @@ def server_name(uid: int) -> str:
 def changes(command: str) -> bool:
     """Whether a command would change something, or end the daemon."""
     words = command.split()
-    return command.startswith("-") or (len(words) > 1 and words[1] not in ASKING)
+    return command.startswith("-") or (len(words) > 1 and words[0] in MODULES and words[1] not in ASKING)
 
 
 def reply(command: str, *, pipe: Path, devices: tuple[int, ...], server: state.ServerState | None, said: str) -> str:

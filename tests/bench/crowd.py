@@ -29,7 +29,7 @@ CONTROL = """#!/bin/sh
 while read -r command; do
 case $command in
 get_server_list) echo {server};;
-get_default*) echo 100.0;;
+get_default_active*|get_active*) echo 100.0;;
 get_client_list*) echo '{clients}';;
 get_server_status*) echo ACTIVE;;
 ps) echo '{table}';;

@@ -96,6 +96,18 @@ def test_a_daemon_of_protocol_3_is_read_and_no_sweep_runs_under_it(watched):
     watched.stack.tell("restart", protocol=2, again=True)
 
 
+def test_what_another_server_gives_its_clients_at_most_is_published_with_it(watched):
+    watched.stack.tell("restart", again=True, memory_limit="2G", default_percentage=40.0)
+    watched.until(lambda: watched.value("mps_server_active_thread_ratio", daemon="stack") == 0.4)
+    assert watched.value("mps_default_active_thread_ratio", daemon="stack") == 0.4
+    assert watched.value("mps_server_pinned_memory_limit_bytes", daemon="stack") == 2 << 30
+    assert watched.value("mps_default_pinned_memory_limit_bytes", daemon="stack") == 2 << 30
+    watched.stack.tell("restart", again=True, memory_limit="", default_percentage=100.0)
+    watched.until(lambda: watched.value("mps_server_active_thread_ratio", daemon="stack") == 1)
+    assert watched.value("mps_server_pinned_memory_limit_bytes", daemon="stack") is None
+    assert watched.reasons("mps_server_pinned_memory_limit_bytes") == set(), "none is set, and that is known"
+
+
 def test_the_client_list_names_processes_that_do_not_exist(watched):
     watched.stack.tell("lie", how="wrong_clients")
     watched.until(lambda: (watched.value("client_list_disagreements") or 0) >= 1)

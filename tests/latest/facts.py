@@ -80,6 +80,8 @@ def server(pid=100, clients=(201, 202, 301), **changes):
             for client in clients or ()
         ),
         "context_limit": 48,
+        "active_thread_percentage": 100.0,
+        "memory_limits": {GPU: 40 << 30},
     }
     return ServerLook(**(facts | changes))
 
@@ -94,6 +96,8 @@ def daemon(name=DAEMON, servers=None, **changes):
         "servers": known((server(),)) if servers is None else servers,
         "our_session": 300,
         "waiting": Waiting(),
+        "default_memory_limits": {GPU: 80 << 30},
+        "limits_asked_at": NOON,
     }
     return DaemonLook(**(facts | changes))
 
@@ -166,7 +170,11 @@ def blind_poll(at=NOON):
                 our_session=None,
                 default_active_thread_percentage=None,
                 waiting=None,
-                unknown=dict.fromkeys(("default_active_thread_percentage", "waiting"), Reason.DAEMON_SILENT),
+                default_memory_limits=None,
+                limits_asked_at=None,
+                unknown=dict.fromkeys(
+                    ("default_active_thread_percentage", "default_memory_limits", "waiting"), Reason.DAEMON_SILENT
+                ),
             ),
         ),
         gpus=unknown(Reason.NVML_MISSING, at),

@@ -59,14 +59,16 @@ def test_under_protocol_3_two_lists_are_asked_for_and_nothing_else():
             arguments(question)
 
 
-def test_each_question_about_a_limit_is_followed_by_one_that_is_always_answered():
+def test_each_question_about_a_limit_stands_between_two_that_are_always_answered_by_a_decimal():
     assert script([440], with_contexts=True, devices=[Device(UUID, 0)]).decode().splitlines() == [
         "get_server_list",
+        "get_default_active_thread_percentage",
         f"get_default_device_pinned_mem_limit {UUID}",
         "get_default_active_thread_percentage",
         "get_default_device_pinned_mem_limit 0",
         "get_default_active_thread_percentage",
         "get_client_list 440",
+        "get_active_thread_percentage 440",
         f"get_device_pinned_mem_limit 440 {UUID}",
         "get_active_thread_percentage 440",
         "get_server_status 440",

@@ -249,30 +249,31 @@ GPU = Device("GPU-92c9ca90-3e5d-6c46-f77e-a3d8af084002", 0)
 
 
 def said_to(recordings, *commands):
-    """What the recorded daemon printed, line by line, to these commands, each time that it was asked for just these."""
-    found = re.findall(r"^(\[.*?\])(?: as \d+)? -> (\(.*?\)) \d", (recordings / "limits.txt").read_text(), re.MULTILINE)
+    """What the recorded daemon printed to just these commands on one connection, each time that it was asked them."""
+    text = (recordings / "limits.txt").read_text()
+    found = re.findall(r"^(\[.*?\])(?: as \d+)? -> (\(.*?\)) \d", text, re.MULTILINE)
     answers = [ast.literal_eval(answer)[0] for asked, answer in found if ast.literal_eval(asked) == list(commands)]
     assert answers, f"{commands} were never asked"
     return answers
 
 
-@pytest.mark.parametrize("set_to", [None, 3 << 30])
-def test_a_default_limit_that_is_not_set_is_no_line_at_all(recordings, set_to):
+def test_a_default_limit_that_is_not_set_is_no_line_at_all(recordings):
     unset, limit = said_to(recordings, "get_default_device_pinned_mem_limit 0")
     assert (unset, limit) == (b"", b"3G\n")
-    percentage = said_to(recordings, "get_default_active_thread_percentage")[0]
-    data = (unset if set_to is None else limit) + percentage + unset + percentage + b"Server not found\n"
-    reply = parse(data, servers=(), with_contexts=True, devices=[GPU])
-    assert reply.defaults == Limits(100.0, {GPU.uuid: set_to, "0": None})
+    percentage, _ = said_to(recordings, "get_default_active_thread_percentage")[:2]
+    for answer, expected in ((unset, None), (limit, 3 << 30)):
+        data = percentage + unset + percentage + answer + percentage + b"Server not found\n"
+        reply = parse(data, servers=(), with_contexts=True, devices=[GPU])
+        assert reply.defaults == Limits(100.0, {GPU.uuid: None, "0": expected})
 
 
 def test_the_limits_of_a_server_as_recorded(recordings):
-    asked = ("get_active_thread_percentage 579", "get_device_pinned_mem_limit 579 0")
-    whole = said_to(recordings, *asked, f"get_device_pinned_mem_limit 579 {GPU.uuid}")
-    assert whole == [b"100.0\n", b"40.0\n2G\n2G\n"]
-    assert said_to(recordings, asked[1]) == [b"", b"2G\n"], "2500M was set: it is rounded down"
-    for limit, percentage, expected in ((b"", b"100.0\n", None), (b"2G\n", b"40.0\n", 2 << 30)):
-        data = b"579\n50.0\n50.0\n577\n" + limit + percentage + b"ACTIVE\n"
+    percentages = said_to(recordings, "get_active_thread_percentage 579")
+    limits = said_to(recordings, f"get_device_pinned_mem_limit 579 {GPU.uuid}")
+    assert percentages == [b"100.0\n", b"40.0\n"]
+    assert limits == [b"", b"2G\n"], "2500M was set for the ordinal: it is rounded down, and known by the uuid too"
+    for limit, percentage, expected in zip(limits, percentages, (None, 2 << 30), strict=True):
+        data = b"579\n50.0\n50.0\n50.0\n577\n" + percentage + limit + percentage + b"ACTIVE\n"
         reply = parse(data, servers=[579], with_contexts=False, devices=[GPU])
         assert reply.about[579].clients == (577,)
         assert reply.about[579].limits == Limits(float(percentage), {GPU.uuid: expected})
@@ -280,7 +281,7 @@ def test_the_limits_of_a_server_as_recorded(recordings):
 
 def test_limits_are_told_apart_with_and_without_clients_and_with_several_devices():
     two = [GPU, Device("GPU-1")]
-    data = b"579\n3G\n30.0\n30.0\n900M\n30.0\n" + b"30.0\n2G\n30.0\nACTIVE\n"
+    data = b"579\n30.0\n3G\n30.0\n30.0\n900M\n30.0\n" + b"30.0\n30.0\n2G\n30.0\nACTIVE\n"
     reply = parse(data, servers=[579], with_contexts=True, devices=two)
     assert reply.defaults == Limits(30.0, {GPU.uuid: 3 << 30, "0": None, "GPU-1": 900 << 20})
     assert reply.about[579] == ServerReply((), "ACTIVE", Limits(30.0, {GPU.uuid: None, "GPU-1": 2 << 30}))
@@ -291,25 +292,33 @@ def test_without_a_device_the_percentage_alone_is_asked():
     assert reply.about[579].limits == Limits(40.0, {})
 
 
-@pytest.mark.parametrize("known", range(5))
+@pytest.mark.parametrize("known", range(6))
 def test_a_server_that_vanishes_between_two_questions_is_not_found_from_there_on(known):
-    """Before each of its four questions; a limit that is not set would have been answered by nothing."""
-    answers = [b"577\n", b"", b"40.0\n", b"ACTIVE\n"][:known] + [b"Server 579 not found\n"] * (4 - known)
-    about = parse(b"579\n50.0\n50.0\n" + b"".join(answers), servers=[579], with_contexts=False, devices=[GPU]).about[
-        579
-    ]
+    """Before each of its five questions; a limit that is not set would have been answered by nothing."""
+    answers = [b"577\n", b"40.0\n", b"", b"40.0\n", b"ACTIVE\n"][:known] + [b"Server 579 not found\n"] * (5 - known)
+    data = b"579\n50.0\n50.0\n50.0\n" + b"".join(answers)
+    about = parse(data, servers=[579], with_contexts=False, devices=[GPU]).about[579]
     assert about.clients == ((577,) if known > 0 else None)
-    assert about.limits.memory == ({GPU.uuid: None} if known > 1 else None)
-    assert about.limits.active_thread_percentage == (40.0 if known > 2 else None)
-    assert about.state == ("ACTIVE" if known > 3 else None)
+    assert about.limits.memory == ({GPU.uuid: None} if known > 2 else None)
+    assert about.limits.active_thread_percentage == (40.0 if known > 3 else None)
+    assert about.state == ("ACTIVE" if known > 4 else None)
+
+
+@pytest.mark.parametrize("answer", [b"8192", b"0", b"unlimited", b"3221225472 bytes", b"Device 0\nnone", b"3T", b"-1G"])
+def test_a_limit_in_other_words_is_unknown_and_the_lists_stay(answer):
+    """What other drivers print is not known: it must not be taken for a pid, nor make the daemon's answer nonsense."""
+    data = b"579\n50.0\n" + answer + b"\n50.0\n" + answer + b"\n50.0\n577\n40.0\n" + answer + b"\n40.0\nACTIVE\n"
+    reply = parse(data, servers=[579], with_contexts=False, devices=[GPU])
+    assert (reply.servers, reply.about[579].clients) == ((579,), (577,))
+    assert reply.defaults == Limits(50.0, None)
+    assert reply.about[579].limits == Limits(40.0, None)
 
 
 def test_an_older_daemon_may_know_no_limits():
-    unknown = b'Unknown command "%s"\n'
-    data = b"579\n" + unknown % b"get_default_device_pinned_mem_limit GPU-1" + b"100.0\n577\n"
-    data += (
-        unknown % b"get_device_pinned_mem_limit 579 GPU-1" + unknown % b"get_active_thread_percentage 579" + b"ACTIVE\n"
-    )
+    limit, percentage = b"get_device_pinned_mem_limit 579 GPU-1", b"get_active_thread_percentage 579"
+    unknown = [b'Unknown command "%s"\n' % command for command in (percentage, limit, percentage)]
+    default = b'Unknown command "get_default_device_pinned_mem_limit GPU-1"\n'
+    data = b"579\n100.0\n" + default + b"100.0\n577\n" + b"".join(unknown) + b"ACTIVE\n"
     reply = parse(data, servers=[579], with_contexts=False, devices=[Device("GPU-1")])
     assert reply.defaults == Limits(100.0, None)
     assert reply.about[579].limits == Limits(None, None)
@@ -318,13 +327,13 @@ def test_an_older_daemon_may_know_no_limits():
 @pytest.mark.parametrize(
     "data",
     [
-        b"579\n3G\n4G\n50.0\n50.0\n577\n40.0\nACTIVE\n", b"579\n50.0\n577\n40.0\nACTIVE\n", b"579\n3\n50.0\n50.0\n",
-        b"579\n50.0\n50.0\n577\n2G\nACTIVE\n", b"579\n50.0\n50.0\n577\n40.0\n2G\nACTIVE\n",
-        b"579\n3T\n50.0\n50.0\n577\n",
-        b"579\n50.0\n50.0\n577\n-1G\n40.0\nACTIVE\n", b"579\n50.0\n50.0\n577\n400.0\nACTIVE\n",
+        b"579\n50.0\n577\n40.0\nACTIVE\n", b"579\n50.0\n50.0\n50.0\n577\n40.0\nACTIVE\n",
+        b"579\n50.0\n50.0\n50.0\n577\n40.0\n2G\nACTIVE\n", b"579\n50.0\n50.0\n50.0\n577\n2G\n40.0\n40.0\nACTIVE\n",
+        b"579\n3G\n50.0\n50.0\n50.0\n577\n40.0\n40.0\nACTIVE\n",
+        b"579\n50.0\n50.0\n50.0\n577\n400.0\n400.0\nACTIVE\n",
     ],
 )  # fmt: skip
-def test_limits_in_any_other_order_are_an_error(data):
+def test_percentages_elsewhere_are_an_error(data):
     with pytest.raises(ReplyError):
         parse(data, servers=[579], with_contexts=False, devices=[GPU])
 
@@ -337,7 +346,7 @@ def test_any_lines_about_limits_are_a_reply_of_what_was_said_or_a_named_error(sa
         reply = parse(b"".join(line + b"\n" for line in said), servers=[579], with_contexts=False, devices=[GPU])
     except ReplyError:
         return
-    amounts = {*(reply.defaults.memory or {}).values(), *((reply.about[579].limits.memory) or {}).values()} - {None}
+    amounts = {*(reply.defaults.memory or {}).values(), *(reply.about[579].limits.memory or {}).values()} - {None}
     assert amounts <= {amount for word, amount in ((b"3G", 3 << 30), (b"2500M", 2500 << 20)) if word in said}
 
 

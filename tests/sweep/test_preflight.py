@@ -171,6 +171,16 @@ def test_protocol_3_is_not_measured_under(ask, build):
     refused(ask(daemon={"protocol": "3"}), Reason.PROTOCOL_UNSUPPORTED)  # also where its servers are known
 
 
+def test_a_server_that_gives_a_client_less_memory_than_a_cell_needs_is_refused(ask, build):
+    def limited(to):
+        return [build.server(uid=1000, memory_limits={build.gpu_uuid: to, "GPU-other": 1})]
+
+    answer = refused(ask(limited(64 << 20)), Reason.MEMORY_SHORT)
+    assert "gives each client 64 MiB at most" in answer.detail
+    for enough in (64 << 30, None):
+        assert isinstance(ask(limited(enough)), Permit)
+
+
 def test_a_daemon_whose_servers_are_not_known_is_refused(ask, build):
     answer = refused(ask(daemon={"servers": build.unknown(Reason.DAEMON_NONSENSE)}), Reason.DAEMON_NONSENSE)
     assert "ask it by hand" in answer.remedy

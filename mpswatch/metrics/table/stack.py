@@ -118,4 +118,25 @@ MPS = (
         NO_POLL + ", or the daemon did not say",
         "mpswatch_mps_default_active_thread_ratio < 1",
     ),
+    gauge(
+        "mps_server_active_thread_ratio",
+        "daemon",
+        "The share of multiprocessors that the running server gives each client at most; asked every ten minutes.",
+        NO_POLL + ", the daemon runs no server, it did not say, or it speaks protocol 3",
+        "mpswatch_mps_server_active_thread_ratio < 1",
+    ),
+    gauge(
+        "mps_server_pinned_memory_limit_bytes",
+        "daemon uuid",
+        "Memory that the running server gives each client at most, in whole units as printed; asked every ten minutes.",
+        NO_POLL + ", none is set (nothing in mpswatch_unknown then), or as for the ratio",
+        "mpswatch_mps_server_pinned_memory_limit_bytes < 2 * 1024 * 1024 * 1024",
+    ),
+    gauge(
+        "mps_default_pinned_memory_limit_bytes",
+        "daemon uuid",
+        "Memory that servers started later give each client at most; asked every ten minutes.",
+        NO_POLL
+        + ", none is set (nothing in mpswatch_unknown then), it differs by uuid and ordinal, or as for the ratio",
+    ),
 )

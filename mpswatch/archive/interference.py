@@ -67,6 +67,22 @@ class Interferences:
         """Read one; `ArchiveError` names the file and the place in it that is wrong."""
         return read_document(path, InterferenceDocument)
 
+    def find(self, run_id: str) -> Path | None:
+        """Give the file of exactly this run; None where there is none."""
+        wanted = plain(run_id)
+        matches = map(_NAME.fullmatch, self.names())
+        return next(
+            (self.directory / match[0] for match in matches if match is not None and match["run"] == wanted), None
+        )
+
+    def between(self, since: datetime | None, until: datetime) -> list[Path]:
+        """Give the files of those that began in that time (by their names, to the second), newest first."""
+        return [
+            self.directory / name
+            for name in self.names()
+            if (since is None or _time(name) >= since.replace(microsecond=0)) and _time(name) < until
+        ]
+
     def latest(self) -> tuple[tuple[InterferenceDocument, ...], tuple[ArchiveError, ...]]:
         """Read the newest of each host, GPU and daemon; with what could not be read."""
         found: dict[tuple[str, ...], InterferenceDocument] = {}

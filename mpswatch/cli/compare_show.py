@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mpswatch.cli.show import console
+from mpswatch.evidence.quantities import WORDS
 from mpswatch.history import Amount, CapChange, Comparison, Difference
 
 
@@ -26,7 +27,7 @@ def print_comparison(found: Comparison, first: str, second: str, *, simulated: b
     else:
         out.print(Text("Tenants, driver, server, versions and environment are the same."))
     table = Table()
-    for heading in ("cap", "quantity", first, second, "change", "intervals apart"):
+    for heading in ("cap", "TFLOPS", first, second, "change", "intervals apart"):
         table.add_column(heading, justify="right" if heading in {"cap", "change"} else "left", overflow="fold")
     for change in found.caps:
         table.add_row(*(Text(text) for text in _row(change)))
@@ -40,14 +41,22 @@ def print_comparison(found: Comparison, first: str, second: str, *, simulated: b
 def _row(change: CapChange) -> Sequence[str]:
     apart = {True: "yes", False: "no", None: ""}[change.apart]
     ratio = "" if change.ratio is None else f"{change.ratio:+.1%}"
-    return change.cap, change.quantity, _amount(change.first), _amount(change.second), ratio, apart
+    return change.cap, WORDS[change.quantity], _amount(change.first), _amount(change.second), ratio, apart
 
 
 def _amount(amount: Amount | str) -> str:
     if isinstance(amount, str):
         return amount
     interval = f" ({amount.low:.4g} to {amount.high:.4g})" if amount.low is not None and amount.high is not None else ""
-    return f"{amount.tflops:.4g}{interval}"
+    return f"{amount.tflops:.4g}{interval}{at(amount)}"
+
+
+def at(amount: Amount) -> str:
+    """Say under which clock and power a figure was reached, where that is known."""
+    clock = f"{amount.sm_clock_mhz:.0f} MHz" if amount.sm_clock_mhz is not None else ""
+    power = f"{amount.power_watts:.0f} W" if amount.power_watts is not None else ""
+    said = ", ".join(word for word in (clock, power) if word)
+    return f" at {said}" if said else ""
 
 
 def _differences(found: Sequence[Difference], first: str, second: str) -> Table:

@@ -9,8 +9,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from mpswatch.cli.compare_show import at
 from mpswatch.cli.show import console
-from mpswatch.documents import QUANTITIES, CapStanding, Quantity
+from mpswatch.documents import CapStanding, Quantity
+from mpswatch.evidence.quantities import WORDS
 from mpswatch.history import LOOK_BACK, Amount, RunFacts, Series, judge, judge_all
 
 MOST = 2000
@@ -26,17 +28,24 @@ def building(done: int, of: int) -> None:
 
 
 def print_series(series: Series, runs: Sequence[RunFacts], *, cap: str | None, limit: int) -> None:
-    """One picture a cap, then a table of the newest runs."""
+    """One picture a cap and quantity, then a table a quantity of the newest runs."""
     out = console()
     out.print(Text(series.title, style="bold"), soft_wrap=True)
     caps = [facts.cap for facts in runs[-1].caps if cap is None or facts.cap == cap] if runs else []
     if not caps:
         out.print(Text("no such cap in the newest run" if runs else "no run in this time"))
         return
-    quantities = [quantity for quantity in QUANTITIES if _has(runs, quantity)]
+    quantities = runs[-1].quantities
     for one in caps:
         for quantity in quantities:
             _print_picture(runs, one, quantity)
+    for quantity in quantities:
+        out.print(Text(f"{WORDS[quantity]} TFLOPS, newest last"))
+        out.print(_table(runs, caps, quantity, limit))
+    out.print()
+
+
+def _table(runs: Sequence[RunFacts], caps: Sequence[str], quantity: Quantity, limit: int) -> Table:
     table = Table()
     table.add_column("run")
     table.add_column("outcome")
@@ -44,23 +53,23 @@ def print_series(series: Series, runs: Sequence[RunFacts], *, cap: str | None, l
         table.add_column(f"{one} %", justify="right")
     table.add_column("beside it")
     for place in range(max(0, len(runs) - limit), len(runs)):
-        table.add_row(*_row(runs, place, caps))
-    out.print(table)
-    out.print()
+        table.add_row(*_row(runs, place, caps, quantity))
+    return table
 
 
-def _row(runs: Sequence[RunFacts], place: int, caps: Sequence[str]) -> list[Text]:
+def _row(runs: Sequence[RunFacts], place: int, caps: Sequence[str], quantity: Quantity) -> list[Text]:
     run = runs[place]
     before = runs[max(0, place - LOOK_BACK) : place + 1]
     cells = []
     for cap in caps:
-        facts = run.of(cap)
-        if facts is None or facts.tflops is None:
-            cells.append(Text(f"{facts.reason if facts else 'not in this run'}", style="red"))
+        facts, amount = run.of(cap), _amount(run, cap, quantity)
+        if amount is None:
+            reason = (facts.reason or "not_recorded") if facts is not None else "not in this run"
+            cells.append(Text(reason, style="red"))
             continue
-        found = judge(before, cap)
+        found = judge(before, cap, quantity)
         mark = {"below": " ▼", "slower_once": " ▽", "above": " ▲", "explained": " ≈"}.get(found.standing, "")
-        cells.append(Text(f"{facts.tflops:.4g}{mark}", style=STYLES.get(found.standing, "")))
+        cells.append(Text(f"{amount.tflops:.4g}{mark}", style=STYLES.get(found.standing, "")))
     foreign = run.caps[0].foreign if run.caps else None
     names = "unknown" if foreign is None else f"{len(foreign)} foreign" + (f": {', '.join(foreign)}" if foreign else "")
     managed = "unknown" if run.managed is None else str(run.managed)
@@ -75,8 +84,9 @@ def _print_picture(runs: Sequence[RunFacts], cap: str, quantity: Quantity) -> No
     if not known:
         return
     found = judge(runs[-LOOK_BACK - 1 :], cap, quantity)
-    name = f"{cap} %" + ("" if quantity == "tflops" else f" {quantity}")
-    out.print(Text(f"{name}: {said(found)}", style=STYLES.get(found.standing, "")), soft_wrap=True)
+    newest = _amount(runs[-1], cap, quantity)
+    line = f"{cap} % {WORDS[quantity]}: {said(found, at(newest) if newest is not None else '')}"
+    out.print(Text(line, style=STYLES.get(found.standing, "")), soft_wrap=True)
     low, high = min(known), max(known)
     for number, line in enumerate(braille(values, low, high)):
         edge = f"{high:10.4g}" if number == 0 else f"{low:10.4g}" if number == HEIGHT - 1 else " " * 10
@@ -84,14 +94,14 @@ def _print_picture(runs: Sequence[RunFacts], cap: str, quantity: Quantity) -> No
     out.print(Text(f"{'':10} └{runs[0].started:%Y-%m-%d %H:%M} to {runs[-1].started:%Y-%m-%d %H:%M}, {len(runs)} runs"))
 
 
-def said(found: CapStanding) -> str:
-    """One standing as a sentence's rest."""
+def said(found: CapStanding, under: str = "") -> str:
+    """One standing as a sentence's rest; `under` says under which clock and power it was reached."""
     if found.standing == "unknown":
-        number = "" if found.tflops is None else f"{found.tflops:.4g} TFLOPS, "
+        number = "" if found.tflops is None else f"{found.tflops:.4g} TFLOPS{under}, "
         return f"{number}standing unknown ({found.unknown_reason}, {found.runs} earlier runs)"
     by = f" by {'; '.join(found.explained_by)}" if found.explained_by else ""
     band = f"usually {found.median:.4g} ({found.low:.4g} to {found.high:.4g}, {found.runs} runs)"
-    return f"{found.tflops:.4g} TFLOPS, {found.standing.replace('_', ' ')}{by}; {band}"
+    return f"{found.tflops:.4g} TFLOPS{under}, {found.standing.replace('_', ' ')}{by}; {band}"
 
 
 def braille(values: Sequence[float | None], low: float, high: float) -> list[str]:
@@ -124,6 +134,11 @@ def plain(series: Series, runs: Sequence[RunFacts], cap: str | None) -> dict[str
                         "unknown_reason": facts.reason,
                         "burst_tflops": facts.burst.tflops if facts.burst else None,
                         "sustained_tflops": facts.sustained.tflops if facts.sustained else None,
+                        "conditions": {
+                            quantity: {"sm_clock_mhz": amount.sm_clock_mhz, "power_watts": amount.power_watts}
+                            for quantity in run.quantities
+                            if (amount := facts.amount(quantity)) is not None
+                        },
                         "verdict": facts.verdict,
                         "foreign": facts.foreign,
                     }
@@ -139,10 +154,6 @@ def plain(series: Series, runs: Sequence[RunFacts], cap: str | None) -> dict[str
             if cap is None or found.cap == cap
         ],
     }
-
-
-def _has(runs: Sequence[RunFacts], quantity: Quantity) -> bool:
-    return any(facts.amount(quantity) is not None for facts in runs[-1].caps)
 
 
 def _amount(run: RunFacts, cap: str, quantity: Quantity) -> Amount | None:

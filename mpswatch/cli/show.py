@@ -13,12 +13,12 @@ from mpswatch.documents import (
     Cell,
     DaemonLook,
     ExpectationLook,
-    Figure,
     PollSnapshot,
     SweepDocument,
     Tenant,
     TenantIdentity,
 )
+from mpswatch.evidence.quantities import WORDS, Reading, quantities_of, readings
 
 BAR = 40
 
@@ -29,18 +29,24 @@ def console(*, to_stderr: bool = False) -> Console:
 
 
 def sweep(document: SweepDocument) -> Table:
-    """One row a cap. Burst and sustained are two quantities: where both were measured each has its own columns."""
+    """A row for each quantity of each cap: burst and sustained are two, each with its own clock and power."""
     table = Table(title=Text(_title(document)), title_justify="left")
-    both = any(cell.burst is not None or cell.sustained is not None for cell in document.cells)
-    figures = ("burst TFLOPS", "95 %", "sustained TFLOPS", "95 %") if both else ("TFLOPS", "of most")
-    for heading in ("cap %", *figures, "SMs", "implied"):
-        table.add_column(heading, justify="right")
+    quantities = quantities_of(document)
+    one = WORDS[quantities[0]] if len(quantities) == 1 else None
+    table.add_column("cap %", justify="right")
+    if one is None:
+        table.add_column("quantity")
+    figures = ["TFLOPS", "95 %", "MHz", "W"] if one is None else [f"{one} TFLOPS", "MHz after", "W after"]
+    for heading in (*figures, "SMs"):
+        table.add_column(heading, justify="right", no_wrap=heading == "SMs")
     for heading in ("managed", "verdict", "state"):
         table.add_column(heading)
-    most = max((cell.tflops for cell in document.cells if cell.tflops is not None), default=None)
     for cell in document.cells:
-        shown = _both(cell) if both else _one(cell, most)
-        table.add_row(*(Text(text, style=style) for text, style in _row(cell, shown)))
+        about = _about(cell)
+        for number, reading in enumerate(readings(cell, quantities)):
+            first = (cell.cap if number == 0 else "", "")
+            row = [first, *_figures(reading, named=one is None), *(about if number == 0 else _BLANK)]
+            table.add_row(*(Text(text, style=style) for text, style in row))
     return table
 
 
@@ -55,37 +61,40 @@ def _title(document: SweepDocument) -> str:
     )
 
 
-def _one(cell: Cell, most: float | None) -> list[tuple[str, str]]:
-    share = f"{cell.tflops / most:.0%}" if cell.tflops is not None and most else ""
-    return [(_number(cell.tflops), "bold"), (share, "")]
+_BLANK = [("", "")] * 4
 
 
-def _both(cell: Cell) -> list[tuple[str, str]]:
-    """Burst, then sustained, each with its interval."""
-    shown = []
-    for figure in (cell.burst, cell.sustained):
-        shown += [(_number(figure.tflops if figure is not None else None), "bold"), (_interval(figure), "")]
-    return shown
+def _figures(reading: Reading, *, named: bool) -> list[tuple[str, str]]:
+    """TFLOPS, clock and power; `named` where the column's heading names no quantity: then with an interval too."""
+    return [
+        *([(reading.words, "")] if named else []),
+        (_number(reading.tflops), "bold"),
+        *([(_interval(reading), "")] if named else []),
+        (_whole(reading.sm_clock_mhz), ""),
+        (_whole(reading.power_watts), ""),
+    ]
 
 
-def _interval(figure: Figure | None) -> str:
-    if figure is None or figure.interval_low is None or figure.interval_high is None:
+def _interval(reading: Reading) -> str:
+    if reading.low is None or reading.high is None:
         return ""
-    unsettled = " unsettled" if figure.settled is False else ""
-    return f"{_number(figure.interval_low)}-{_number(figure.interval_high)}{unsettled}"
+    unsettled = " unsettled" if reading.settled is False else ""
+    return f"{_number(reading.low)}-{_number(reading.high)}{unsettled}"
 
 
-def _row(cell: Cell, figures: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _whole(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"
+
+
+def _about(cell: Cell) -> list[tuple[str, str]]:
+    """What is the same for each quantity of a cell: SMs seen and implied, membership, verdict, state."""
     expected = cell.sm_count_expected
-    implied = f"≤ {expected.at_most:g}" if expected is not None else "?"
+    implied = f"of {int(expected.at_most)}" if expected is not None else "of ?"
     odd = "red" if cell.sm_count_as_expected is False else ""
     state = cell.state if cell.unknown_reason is None else f"unknown: {cell.unknown_reason}"
     verdict = cell.verdict.verdict if cell.verdict is not None else ""
     return [
-        (cell.cap, ""),
-        *figures,
-        (str(cell.sm_count) if cell.sm_count is not None else "?", odd),
-        (implied, odd),
+        (f"{cell.sm_count if cell.sm_count is not None else '?'} {implied}", odd),
         ({True: "yes", False: "no", None: "?"}[cell.self_was_managed], ""),
         (verdict.replace("_", " "), {"not_enforced": "red", "unknown": "yellow"}.get(verdict, "")),
         (state, "red" if cell.state == "unknown" else ""),
@@ -99,13 +108,16 @@ def _number(value: float | None) -> str:
 
 
 def bars(document: SweepDocument) -> Iterable[str]:
-    """TFLOPS by cap as bars, the largest the full width: a burst figure, whatever the plan."""
-    most = max((cell.tflops for cell in document.cells if cell.tflops is not None), default=0.0)
-    for cell in document.cells:
-        eighths = round(BAR * 8 * (cell.tflops / most)) if cell.tflops is not None and most else 0
-        full, part = divmod(eighths, 8)
-        bar = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
-        yield f"{cell.cap:>6} % {bar:<{BAR}} {_number(cell.tflops)}{'' if cell.tflops is not None else ' unknown'}"
+    """TFLOPS by cap as bars, a picture for each quantity, in which its largest has the full width."""
+    for quantity in quantities_of(document):
+        found = [(cell.cap, reading.tflops) for cell in document.cells for reading in readings(cell, (quantity,))]
+        most = max((tflops for _, tflops in found if tflops is not None), default=0.0)
+        yield f"{WORDS[quantity]} TFLOPS"
+        for cap, tflops in found:
+            eighths = round(BAR * 8 * (tflops / most)) if tflops is not None and most else 0
+            full, part = divmod(eighths, 8)
+            bar = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+            yield f"{cap:>6} % {bar:<{BAR}} {_number(tflops)}{'' if tflops is not None else ' unknown'}"
 
 
 def print_sweep(document: SweepDocument, out: Console) -> None:

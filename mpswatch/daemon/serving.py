@@ -11,7 +11,7 @@ from mpswatch.config import Config
 from mpswatch.latest import Latest
 from mpswatch.logs import Logger
 from mpswatch.metrics import Exposition, Options
-from mpswatch.web import FoundRun, Protection, WebFile, WebServer, application, bind
+from mpswatch.web import FoundInterference, FoundRun, Protection, WebFile, WebServer, application, bind
 
 
 class Serving:
@@ -24,6 +24,7 @@ class Serving:
         *,
         latest: Latest,
         find_run: Callable[[str], FoundRun | None],
+        find_interference: Callable[[str], FoundInterference | None],
         healthy: Callable[[], bool],
         verdict: Callable[[], str],
         log: Logger,
@@ -41,6 +42,7 @@ class Serving:
                 ),
             ),
             find_run=find_run,
+            find_interference=find_interference,
             healthy=healthy,
             verdict=verdict,
             protection=protection,

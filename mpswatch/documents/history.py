@@ -41,11 +41,19 @@ class CapStanding(Document, frozen=True, kw_only=True):
 
 
 class PastRun(Document, frozen=True, kw_only=True):
-    """An earlier run of the same series; None for a cap without a number."""
+    """An earlier run of the same series: TFLOPS by cap, None for a cap without a number.
+
+    `burst` and `sustained` are empty where the plan does not measure them; the three are never mixed.
+    """
 
     run_id: str
     at: datetime
     tflops: dict[str, float | None]
+    burst: dict[str, float | None] = {}
+    sustained: dict[str, float | None] = {}
+
+    def of(self, quantity: Quantity) -> dict[str, float | None]:
+        return {"tflops": self.tflops, "burst": self.burst, "sustained": self.sustained}[quantity]
 
 
 class HistoryLook(Document, frozen=True, kw_only=True):

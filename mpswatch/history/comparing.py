@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mpswatch.documents import QUANTITIES, Cell, Conditions, Quantity, ReferenceTenant, SweepDocument
+from mpswatch.documents import Cell, Conditions, Quantity, ReferenceTenant, SweepDocument
+from mpswatch.evidence.quantities import quantities_of
 from mpswatch.history.facts import Amount, Series, amounts_of, series_of
 
 _NAMES = {
@@ -65,13 +66,14 @@ def compare(first: SweepDocument, second: SweepDocument) -> Comparison:
     )
     cells = [{cell.cap: cell for cell in document.cells} for document in (first, second)]
     caps = dict.fromkeys(cell.cap for document in (first, second) for cell in document.cells)
+    quantities = _quantities(first, second)
     return Comparison(
         not_comparable=crossing,
         circumstances=tuple(_circumstances(first, second)),
         caps=tuple(
             change
             for cap in caps
-            for change in _changes(cap, cells[0].get(cap), cells[1].get(cap), comparable=not crossing)
+            for change in _changes(quantities, cap, cells[0].get(cap), cells[1].get(cap), comparable=not crossing)
         ),
     )
 
@@ -148,12 +150,18 @@ def _environment(document: SweepDocument) -> dict[str, str]:
     return {key: value for key, value in found.items() if key != "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"}
 
 
-def _changes(cap: str, first: Cell | None, second: Cell | None, *, comparable: bool) -> Iterable[CapChange]:
+def _quantities(first: SweepDocument, second: SweepDocument) -> tuple[Quantity, ...]:
+    """What both can show: beside a run of plan quick, the burst of a thorough one is its own single pass."""
+    one, two = quantities_of(first), quantities_of(second)
+    return one if one == two else ("tflops", "sustained")
+
+
+def _changes(
+    quantities: Iterable[Quantity], cap: str, first: Cell | None, second: Cell | None, *, comparable: bool
+) -> Iterable[CapChange]:
     one, two = (amounts_of(cell) if cell is not None else {} for cell in (first, second))
     conditions = tuple(_conditions(first, second))
-    for quantity in QUANTITIES:
-        if quantity != "tflops" and quantity not in one and quantity not in two:
-            continue
+    for quantity in quantities:
         mine, theirs = one.get(quantity, _missing(first)), two.get(quantity, _missing(second))
         ratio = apart = None
         if comparable and isinstance(mine, Amount) and isinstance(theirs, Amount) and mine.tflops > 0:
@@ -176,7 +184,10 @@ def _missing(cell: Cell | None) -> str:
 
 
 def _conditions(first: Cell | None, second: Cell | None) -> Iterable[Difference]:
-    """Clocks, power and the like after the cell, and what the client saw: only what differs."""
+    """Clocks, power and the like after the cell, and what the client saw: only what differs.
+
+    Each figure's own clock and power are in its `Amount`.
+    """
     if first is None or second is None:
         return
     pairs: list[tuple[str, object, object]] = [
@@ -196,11 +207,11 @@ def _verdict(cell: Cell) -> str | None:
 
 def _after(first: Conditions | None, second: Conditions | None) -> Iterable[tuple[str, object, object]]:
     for what, field in (
-        ("SM clock, MHz", "sm_clock_mhz"),
-        ("memory clock, MHz", "memory_clock_mhz"),
-        ("power, W", "power_watts"),
-        ("temperature, °C", "temperature_celsius"),
-        ("throttle reasons", "throttle_reasons"),
+        ("SM clock after it, MHz", "sm_clock_mhz"),
+        ("memory clock after it, MHz", "memory_clock_mhz"),
+        ("power after it, W", "power_watts"),
+        ("temperature after it, °C", "temperature_celsius"),
+        ("throttle reasons after it", "throttle_reasons"),
     ):
         yield what, getattr(first, field, None), getattr(second, field, None)
 

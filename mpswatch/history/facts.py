@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mpswatch.documents import Cell, Envelope, Figure, Quantity, ReferenceTenant, SweepDocument
+from mpswatch.documents import QUANTITIES, Cell, Envelope, Quantity, ReferenceTenant, SweepDocument
+from mpswatch.evidence.quantities import readings
 
 UNNAMED = "(unnamed)"
 """How a foreign tenant counts whose name is unknown."""
@@ -42,11 +43,16 @@ class Series(NamedTuple):
 
 
 class Amount(msgspec.Struct, frozen=True, array_like=True):
-    """One figure of a cap in TFLOPS, with its interval where there were enough samples for one."""
+    """One figure of a cap in TFLOPS, with its interval where there were enough samples for one.
+
+    The clock (MHz) and the power (W) are those of this figure, as `evidence.quantities` says; None where unknown.
+    """
 
     tflops: float
     low: float | None = None
     high: float | None = None
+    sm_clock_mhz: float | None = None
+    power_watts: float | None = None
 
 
 class CapFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -54,7 +60,7 @@ class CapFacts(msgspec.Struct, frozen=True, array_like=True):
 
     `tflops` (the reference's quantity) is None exactly when `reason` says why; `burst` and `sustained` are there where
     the plan measured them. `foreign` are the names of the processes outside MPS beside this cell, sorted; None where
-    that is unknown. Clocks in MHz, power in watts, after the cell.
+    that is unknown. Clock in MHz and power in watts are those of the look after the cell, and so go with `tflops`.
     """
 
     cap: str
@@ -72,7 +78,7 @@ class CapFacts(msgspec.Struct, frozen=True, array_like=True):
     def amount(self, quantity: Quantity) -> Amount | None:
         """Give one quantity of this cap; None where it was not measured. They are never mixed."""
         if quantity == "tflops":
-            return None if self.tflops is None else Amount(self.tflops)
+            return None if self.tflops is None else Amount(self.tflops, None, None, self.sm_clock_mhz, self.power_watts)
         return self.burst if quantity == "burst" else self.sustained
 
 
@@ -94,6 +100,12 @@ class RunFacts(msgspec.Struct, frozen=True, array_like=True):
 
     def of(self, cap: str) -> CapFacts | None:
         return next((facts for facts in self.caps if facts.cap == cap), None)
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """What its plan measured of each cap, as `evidence.quantities.quantities_of` says it of a document."""
+        both = self.series.plan == "thorough" or any(facts.burst or facts.sustained for facts in self.caps)
+        return ("burst", "sustained") if both else ("tflops",)
 
     @property
     def outcome(self) -> str:
@@ -143,16 +155,11 @@ def facts_of(document: SweepDocument) -> RunFacts:
 
 def amounts_of(cell: Cell) -> dict[Quantity, Amount]:
     """Give what a cell measured, by quantity."""
-    found: dict[Quantity, Amount] = {} if cell.tflops is None else {"tflops": Amount(cell.tflops)}
-    if cell.burst is not None:
-        found["burst"] = _amount(cell.burst)
-    if cell.sustained is not None:
-        found["sustained"] = _amount(cell.sustained)
-    return found
-
-
-def _amount(figure: Figure) -> Amount:
-    return Amount(figure.tflops, figure.interval_low, figure.interval_high)
+    return {
+        one.quantity: Amount(one.tflops, one.low, one.high, one.sm_clock_mhz, one.power_watts)
+        for one in readings(cell, QUANTITIES)
+        if one.tflops is not None
+    }
 
 
 def _cap(cell: Cell, document: SweepDocument, often: int) -> CapFacts:

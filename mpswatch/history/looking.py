@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mpswatch.archive import Archive
-from mpswatch.documents import HistoryLook, PastRun, SweepDocument
+from mpswatch.documents import HistoryLook, PastRun, Quantity, SweepDocument
 from mpswatch.history.facts import RunFacts, facts_of
 from mpswatch.history.index import read_with_index
 from mpswatch.history.judging import LOOK_BACK, judge_all
@@ -44,8 +44,16 @@ def _look(index: Index, run: RunFacts, now: datetime) -> HistoryLook:
                 run_id=earlier.run_id,
                 at=earlier.started,
                 tflops={facts.cap: facts.tflops for facts in earlier.caps},
+                burst=_of(earlier, "burst"),
+                sustained=_of(earlier, "sustained"),
             )
             for earlier in before[-SHOWN:]
         ),
         unreadable=len(index.unreadable()),
     )
+
+
+def _of(run: RunFacts, quantity: Quantity) -> dict[str, float | None]:
+    if quantity not in run.quantities:
+        return {}
+    return {facts.cap: amount.tflops if (amount := facts.amount(quantity)) else None for facts in run.caps}

@@ -10,7 +10,7 @@ import msgspec
 
 from mpswatch.history.facts import RunFacts, Series
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever what a row holds changes: an index of another format is rebuilt."""
 
 UNSETTLED = -1

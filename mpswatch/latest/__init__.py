@@ -11,6 +11,7 @@ from mpswatch.latest.state import Latest, WrongStackError
 from mpswatch.latest.view import (
     OUTCOMES,
     ArchiveHealth,
+    InterferenceHealth,
     Outcome,
     Run,
     SourceHealth,
@@ -24,6 +25,7 @@ from mpswatch.latest.view import (
 __all__ = [
     "OUTCOMES",
     "ArchiveHealth",
+    "InterferenceHealth",
     "Latest",
     "Outcome",
     "Run",

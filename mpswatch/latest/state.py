@@ -266,7 +266,8 @@ class Latest:
         self._attempts.list_run(target, document)
 
     def _take_interference(self, target: Target, document: InterferenceDocument, *, age: float) -> None:
-        health, now = InterferenceHealth(document, document.finished_at), self._monotonic()
+        health = InterferenceHealth(document, document.finished_at, document.run_id)
+        now = self._monotonic()
         self._interferences.put(
             target[:2], health, expires=now + self._settings.stale_after(target.plan) - age, now=now
         )

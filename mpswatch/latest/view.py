@@ -54,6 +54,7 @@ class InterferenceHealth:
 
     document: InterferenceDocument | None
     finished_at: datetime
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)

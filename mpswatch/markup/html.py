@@ -53,25 +53,51 @@ def _written(child: object) -> str:
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[int] = ()
 ) -> Markup:
-    """Write a table that scrolls sideways by itself where the screen is narrow; `numbers` are columns of numbers.
+    """Write a table, each of whose rows becomes a card where there is no room for its columns.
 
-    The first column heads its row. Without rows there is one that says none.
+    `numbers` are columns of numbers. The first column heads its row. Without rows there is one that says none.
+    Roles are written out because a browser forgets them where a style sheet takes the table's layout away.
     """
     kinds = ["number" if place in numbers else None for place in range(len(heads))]
-    head = tag("tr", [tag("th", text, scope="col", class_=kind) for text, kind in zip(heads, kinds, strict=True)])
+    columns = list(zip(heads, kinds, strict=True))
+    head = tag(
+        "tr", [tag("th", text, scope="col", role="columnheader", class_=kind) for text, kind in columns], role="row"
+    )
     body = [
-        tag("tr", tag("th", row[0], scope="row"), [tag("td", row[n], class_=kinds[n]) for n in range(1, len(row))])
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", role="rowheader"),
+            [
+                tag("td", tag("div", value), role="cell", class_=kind, data_label=text)
+                for value, (text, kind) in zip(row[1:], columns[1:], strict=True)
+            ],
+            role="row",
+        )
         for row in rows
     ]
     if not body:
-        body = [tag("tr", tag("td", "none", colspan=str(len(heads))))]
-    inner = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", body))
-    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+        body = [tag("tr", tag("td", "none", role="cell", colspan=str(len(heads))), role="row")]
+    inner = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", head, role="rowgroup"),
+        tag("tbody", body, role="rowgroup"),
+        role="table",
+        class_="few" if len(heads) <= 4 else "some" if len(heads) <= 6 else "many",
+    )
+    return region(inner, caption)
+
+
+def region(inner: Markup, label: str) -> Markup:
+    """Put a table where it scrolls sideways by itself, should it be wider than the screen all the same."""
+    return tag("div", inner, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def moment(at: datetime) -> Markup:
-    """Write a time for people and programs, in UTC."""
-    return tag("time", f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC", datetime=at.isoformat())
+    """Write a time for people and programs, in UTC; where there is little room it breaks between date and clock."""
+    date, clock = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC".split(" ", 1)
+    parts = tag("span", date, class_="short"), " ", tag("span", clock, class_="short")
+    return tag("time", *parts, datetime=at.isoformat())
 
 
 def number(value: float | None, unknown: str = "unknown") -> str:

@@ -13,6 +13,7 @@ For the daemon:
 """
 
 from mpswatch.web.gate import Limits
+from mpswatch.web.page_interference import FoundInterference
 from mpswatch.web.page_run import FoundRun
 from mpswatch.web.protection import Protection
 from mpswatch.web.routes import application
@@ -22,6 +23,7 @@ from mpswatch.web.webfile import WebFile
 
 __all__ = [
     "AddressError",
+    "FoundInterference",
     "FoundRun",
     "Limits",
     "Protection",

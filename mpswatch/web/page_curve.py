@@ -1,8 +1,11 @@
-"""The newest run of one target: its curve with intervals over earlier runs, and a row for every cap."""
+"""The newest run of one target: its curves with intervals over earlier runs, and a row for every quantity of a cap."""
 
 from __future__ import annotations
 
-from mpswatch.documents import CapStanding, Cell, Figure, HistoryLook, SweepDocument
+from collections.abc import Sequence
+
+from mpswatch.documents import CapStanding, Cell, HistoryLook, Quantity, SweepDocument
+from mpswatch.evidence.quantities import WORDS, Reading, quantities_of, readings
 from mpswatch.latest import SweepHealth, Target, View
 from mpswatch.markup.charts import CapPoint, curve, spark
 from mpswatch.markup.html import Markup, moment, number, table, tag
@@ -18,12 +21,12 @@ STANDINGS = {
 
 def curve_section(view: View, target: Target, health: SweepHealth) -> Markup:
     """Write one target's section."""
-    heading = tag("h2", f"Throughput by cap: {target.daemon}, {_short(target.gpu_uuid)}, plan {target.plan}")
+    name = f"{target.daemon}, {_short(target.gpu_uuid)}, plan {target.plan}"
+    heading = tag("h2", f"Throughput by cap: {name}")
     document, look = health.document, view.history.get(target)
     if document is None:
         text = ("unknown: stale. The newest run finished ", moment(health.finished_at))
         return tag("section", heading, tag("p", text, class_="odd"))
-    picture, rows = picture_of(document, look), caps_table(document, look)
     when = tag(
         "p",
         tag("a", f"run {document.run_id}", href=f"/runs/{document.run_id}") if document.run_id else "run without an id",
@@ -31,98 +34,87 @@ def curve_section(view: View, target: Target, health: SweepHealth) -> Markup:
         moment(health.finished_at),
         f", {health.outcome}",
     )
-    title = tag("div", heading, when)
     return Markup(
-        tag("section", title, picture, _legend(look), class_="half")
-        + tag("section", tag("h2", "Caps"), rows, class_="half")
+        tag("section", heading, when, picture_of(document, look), _legend(look), class_="third")
+        + tag("section", tag("h2", f"Caps: {name}"), caps_table(document, look), class_="wide")
     )
 
 
 def picture_of(document: SweepDocument, look: HistoryLook | None) -> Markup:
     """Draw a run's curves: one picture a quantity, because burst and sustained never share one."""
     pictures = []
-    for quantity, words in (("tflops", "TFLOPS"), ("burst", "burst TFLOPS"), ("sustained", "sustained TFLOPS")):
-        points = [point for cell in document.cells if (point := _point(cell, quantity, look)) is not None]
-        if not points:
-            continue
-        earlier = [run.tflops for run in look.previous] if look is not None and quantity == "tflops" else []
-        title = f"{words} by active thread percentage" + (f", over {len(earlier)} earlier runs" if earlier else "")
+    for quantity in quantities_of(document):
+        points = [_point(cell, quantity, look) for cell in document.cells]
+        earlier = [run.of(quantity) for run in look.previous] if look is not None else []
+        title = f"{WORDS[quantity]} TFLOPS by active thread percentage"
+        title += f", over {len(earlier)} earlier runs" if earlier else ""
         pictures.append(tag("figure", curve(points, earlier, title=title), tag("figcaption", title, class_="soft")))
-    return tag("div", pictures)
+    return tag("div", pictures, class_="beside")
 
 
 def caps_table(document: SweepDocument, look: HistoryLook | None, *, history: bool = True) -> Markup:
-    """Write a row for every cap: numbers with intervals, whether it is enforced; with `history`, how it stands."""
-    standings = {(one.cap, one.quantity): one for one in look.caps} if look is not None else {}
-    thorough = any(cell.burst is not None or cell.sustained is not None for cell in document.cells)
-    heads = [
-        "cap",
-        "TFLOPS",
-        *(["burst", "sustained"] if thorough else []),
-        "usual",
-        "SMs",
-        "verdict",
-        "history",
-        "way",
+    """Write a row for every quantity of every cap: the figure with its interval, clock and power, whether the cap is
+    enforced, and with `history` how the figure stands."""
+    heads = ("cap", "TFLOPS", "at", "SMs", "verdict", *(("history", "way") if history else ()))
+    rows = [
+        [
+            f"{cell.cap} % {reading.words}",
+            _figure(reading),
+            _conditions(reading),
+            _multiprocessors(cell),
+            _verdict(cell),
+            *(_history(cell, reading, look) if history else ()),
+        ]
+        for cell in document.cells
+        for reading in readings(cell, quantities_of(document))
     ]
-    rows: list[list[object]] = []
-    for cell in document.cells:
-        stands = standings.get((cell.cap, "tflops"))
-        past = [run.tflops.get(cell.cap) for run in look.previous] if look is not None else []
-        figures = [_figure(cell.burst), _figure(cell.sustained)] if thorough else []
-        rows.append(
-            [
-                f"{cell.cap} %",
-                number(cell.tflops)
-                if cell.tflops is not None
-                else tag("span", f"unknown: {cell.unknown_reason}", class_="odd"),
-                *figures,
-                _usual(stands),
-                _multiprocessors(cell),
-                _verdict(cell),
-                _standing(stands),
-                spark([*past, cell.tflops], mark="bad" if stands is not None and stands.standing == "below" else "dot"),
-            ]
-        )
-    if not history:
-        left_out = {heads.index(name) for name in ("usual", "history", "way")}
-        heads = [name for place, name in enumerate(heads) if place not in left_out]
-        rows = [[value for place, value in enumerate(row) if place not in left_out] for row in rows]
     state = "simulated numbers" if document.simulated else "measured"
-    return table(f"Each cap of this run, {state}", heads, rows, numbers=range(1, heads.index("SMs")))
+    return table(f"Each cap of run {document.run_id or 'without an id'}, {state}", heads, rows)
 
 
-def _point(cell: Cell, quantity: str, look: HistoryLook | None) -> CapPoint | None:
-    cap = float(cell.cap)
-    if quantity == "tflops":
-        standing = None
-        if look is not None:
-            standing = next((one for one in look.caps if (one.cap, one.quantity) == (cell.cap, "tflops")), None)
-        usual = None
-        if standing is not None and standing.low is not None and standing.high is not None:
-            usual = (standing.low, standing.high)
-        return CapPoint(cap, cell.tflops, None, usual)
-    figure = cell.burst if quantity == "burst" else cell.sustained
-    return None if figure is None else CapPoint(cap, figure.tflops, _interval(figure))
-
-
-def _interval(figure: Figure) -> tuple[float, float] | None:
-    if figure.interval_low is None or figure.interval_high is None:
-        return None
-    return figure.interval_low, figure.interval_high
-
-
-def _figure(figure: Figure | None) -> str:
-    if figure is None:
+def _conditions(reading: Reading) -> object:
+    """Which clock and power go with a figure; `after it` where nobody looked meanwhile."""
+    if reading.sm_clock_mhz is None and reading.power_watts is None:
         return "unknown"
-    interval = _interval(figure)
-    return number(figure.tflops) + (f" ({number(interval[0])} to {number(interval[1])})" if interval else "")
+    clock = "clock unknown" if reading.sm_clock_mhz is None else f"{reading.sm_clock_mhz:.0f} MHz"
+    power = "power unknown" if reading.power_watts is None else f"{reading.power_watts:.0f} W"
+    after = " after it" if reading.after else ""
+    return tag("span", f"{clock},", class_="short"), " ", tag("span", power, class_="short"), after
 
 
-def _usual(standing: CapStanding | None) -> str:
-    if standing is None or standing.median is None:
-        return ""
-    return f"{number(standing.low)} – {number(standing.high)}"
+def _history(cell: Cell, reading: Reading, look: HistoryLook | None) -> tuple[Markup, Markup]:
+    """How the figure stands, and the way that it came."""
+    stands = _standing_of(look, cell.cap, reading.quantity)
+    past = [run.of(reading.quantity).get(cell.cap) for run in look.previous] if look is not None else []
+    mark = "bad" if stands is not None and stands.standing == "below" else "dot"
+    return _standing(stands), spark([*past, reading.tflops], mark=mark)
+
+
+def _standing_of(look: HistoryLook | None, cap: str, quantity: Quantity) -> CapStanding | None:
+    found: Sequence[CapStanding] = look.caps if look is not None else ()
+    return next((one for one in found if (one.cap, one.quantity) == (cap, quantity)), None)
+
+
+def _point(cell: Cell, quantity: Quantity, look: HistoryLook | None) -> CapPoint:
+    (reading,) = readings(cell, (quantity,))
+    standing = _standing_of(look, cell.cap, quantity)
+    usual = None
+    if standing is not None and standing.low is not None and standing.high is not None:
+        usual = (standing.low, standing.high)
+    return CapPoint(float(cell.cap), reading.tflops, _interval(reading), usual)
+
+
+def _interval(reading: Reading) -> tuple[float, float] | None:
+    return None if reading.low is None or reading.high is None else (reading.low, reading.high)
+
+
+def _figure(reading: Reading) -> Markup:
+    if reading.tflops is None:
+        return tag("span", f"unknown: {reading.reason}", class_="odd")
+    interval = _interval(reading)
+    around = f" ({number(interval[0])} to {number(interval[1])})" if interval else ""
+    unsettled = ", had not settled" if reading.settled is False else ""
+    return tag("span", number(reading.tflops) + around + unsettled)
 
 
 def _multiprocessors(cell: Cell) -> str:
@@ -145,7 +137,8 @@ def _standing(standing: CapStanding | None) -> Markup:
         return tag("span", f"unknown: {standing.unknown_reason}", class_="soft")
     words, kind = STANDINGS[standing.standing]
     by = f" ({'; '.join(standing.explained_by)})" if standing.explained_by else ""
-    return tag("span", words + by, class_=kind if by else f"{kind} short")
+    usual = f", usually {number(standing.low)} – {number(standing.high)}" if standing.median is not None else ""
+    return tag("span", tag("span", words + by, class_=kind), tag("span", usual, class_="soft"))
 
 
 def _legend(look: HistoryLook | None) -> Markup:

@@ -12,8 +12,10 @@ from starlette.routing import Route
 
 from mpswatch.errors import MpswatchError
 from mpswatch.latest import Latest
-from mpswatch.web.page import POLICY, SCRIPT, page
+from mpswatch.web.page import POLICY, SCRIPT
+from mpswatch.web.page_interference import FoundInterference, interference_page
 from mpswatch.web.page_run import FoundRun, missing_page, run_page
+from mpswatch.web.page_status import page
 from mpswatch.web.protection import Protection
 from mpswatch.web.worker import Worker
 
@@ -27,8 +29,9 @@ def page_routes(
     verdict: Callable[[], str],
     protection: Protection,
     find_run: Callable[[str], FoundRun | None],
+    find_interference: Callable[[str], FoundInterference | None],
 ) -> tuple[Route, ...]:
-    """Make the routes. `find_run` may block: it is called in a thread, one call after another."""
+    """Make the routes. What finds runs and measurements may block: it is called in a thread, one call after another."""
     reader = Worker("mpswatch-runs")
 
     async def root(request: Request) -> Response:
@@ -42,17 +45,29 @@ def page_routes(
     async def script(request: Request) -> Response:  # noqa: ARG001  # every route is called alike
         return Response(SCRIPT, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
-    async def run(request: Request) -> Response:
+    async def found(request: Request, what: str, find: Callable[[str], object], write: Callable[..., str]) -> Response:
         run_id, view = request.path_params["run_id"], latest.view()
+        known = RUN_ID.fullmatch(run_id) is not None
         try:
-            found = await reader.run(lambda: find_run(run_id)) if RUN_ID.fullmatch(run_id) else None
+            one = await reader.run(lambda: find(run_id)) if known else None
         except MpswatchError as error:
             return PlainTextResponse(f"the archive cannot be read: {error.reason}\n", 503)
-        if found is None:
-            said = run_id if RUN_ID.fullmatch(run_id) else "of that name"
+        if one is None:
+            said = f"{what} {run_id if known else 'of that name'}"
             text = missing_page(said, view.host, version=view.mpswatch_version, simulated=view.simulated)
             return HTMLResponse(text, 404, headers=HEADERS)
-        private = protection.settings.private
-        return HTMLResponse(run_page(found, version=view.mpswatch_version, private=private), headers=HEADERS)
+        text = write(one, version=view.mpswatch_version, private=protection.settings.private)
+        return HTMLResponse(text, headers=HEADERS)
 
-    return (Route("/", root), Route("/runs/{run_id}", run), Route("/static/live.js", script))
+    async def run(request: Request) -> Response:
+        return await found(request, "run", find_run, run_page)
+
+    async def interference(request: Request) -> Response:
+        return await found(request, "interference", find_interference, interference_page)
+
+    return (
+        Route("/", root),
+        Route("/runs/{run_id}", run),
+        Route("/interference/{run_id}", interference),
+        Route("/static/live.js", script),
+    )

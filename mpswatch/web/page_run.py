@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from mpswatch.documents import Cell, Conditions, Event, SweepDocument
+from mpswatch.evidence.quantities import WORDS, quantities_of
 from mpswatch.markup.html import Markup, moment, number, table, tag
-from mpswatch.web.api import without_users
 from mpswatch.web.page import shell
 from mpswatch.web.page_curve import caps_table, picture_of
+from mpswatch.web.page_parts import beside, document_section, log
 
 
 class FoundRun(NamedTuple):
@@ -29,12 +28,12 @@ def run_page(found: FoundRun, *, version: str, private: bool) -> str:
         tag(
             "div",
             _summary(run, private=private),
-            tag("section", tag("h2", "Curve"), picture_of(run, None), class_="half"),
-            tag("section", tag("h2", "Caps"), caps_table(run, None, history=False), _evidence(run), class_="half"),
+            tag("section", tag("h2", "Curve"), picture_of(run, None), class_="third"),
+            tag("section", tag("h2", "Caps"), caps_table(run, None, history=False), _evidence(run), class_="wide"),
             tag("section", tag("h2", "Cells"), _cells(run)),
-            _beside(run),
-            tag("section", tag("h2", "Log"), _log(found.events), class_="half"),
-            _document(run, private=private),
+            beside(run.unmanaged_tenants),
+            log(found.events),
+            document_section(run, private=private),
             class_="grid",
         ),
         id="main",
@@ -83,7 +82,17 @@ def _evidence(run: SweepDocument) -> Markup:
 
 
 def _cells(run: SweepDocument) -> Markup:
-    heads = ("cap", "order", "TFLOPS", "seconds", "clock before/after, MHz", "power before/after, W", "managed", "note")
+    passed = "" if quantities_of(run) == ("tflops",) else ", the median pass"
+    heads = (
+        "cap",
+        "order",
+        f"{WORDS['tflops']} TFLOPS{passed}",
+        f"seconds{passed}",
+        "clock before/after, MHz",
+        "power before/after, W",
+        "managed",
+        "note",
+    )
     rows = [
         (
             f"{cell.cap} %",
@@ -118,39 +127,8 @@ def _note(cell: Cell) -> str:
     return "; ".join(parts)
 
 
-def _beside(run: SweepDocument) -> Markup:
-    heading = tag("h2", "Foreign tenants beside it")
-    tenants = run.unmanaged_tenants
-    if tenants.value is None:
-        return tag("section", heading, tag("p", f"unknown: {tenants.unknown_reason}", class_="odd"), class_="half")
-    rows = [
-        (
-            tenant.process_name or f"unknown: {tenant.unknown.get('process_name', 'not_recorded')}",
-            tenant.pid,
-            "unknown" if tenant.used_memory_mb is None else tenant.used_memory_mb,
-        )
-        for tenant in tenants.value
-    ]
-    shown = table("Before the first cell", ("process", "pid", "memory, MiB"), rows, numbers=(1, 2))
-    return tag("section", heading, shown, class_="half")
-
-
-def _log(events: Sequence[Event]) -> Markup:
-    rows = [(moment(event.at), event.kind, event.reason or "", event.message) for event in events]
-    return table("The journal's lines about this run", ("time", "kind", "reason", "what"), rows)
-
-
-def _document(run: SweepDocument, *, private: bool) -> Markup:
-    plain = msgspec.to_builtins(run)
-    text = msgspec.json.format(msgspec.json.encode(plain if private else without_users(plain)), indent=2).decode()
-    lines = [tag("span", line) + "\n" for line in text.split("\n")]
-    whole = "" if private else " Users, command lines and environments are left out: they are shown behind a password."
-    shown = tag("details", tag("summary", "Show"), tag("pre", *map(Markup, lines), tabindex="0"), id="document")
-    return tag("section", tag("h2", "Document"), tag("p", "As archived." + whole, class_="soft"), shown)
-
-
-def missing_page(run_id: str, host: str, *, version: str, simulated: bool) -> str:
-    """Say that there is no such run (any more)."""
-    text = f"No run {run_id} is in the archive. It may have been removed by age or size (archive.keep_age, keep_bytes)."
+def missing_page(what: str, host: str, *, version: str, simulated: bool) -> str:
+    """Say that there is no such run or measurement (any more)."""
+    text = f"No {what} is in the archive. It may have been removed by age or size (archive.keep_age, keep_bytes)."
     main = tag("main", tag("div", tag("section", tag("h2", "Not found"), tag("p", text)), class_="grid"), id="main")
     return shell(host, version, main, simulated=simulated)

@@ -5,10 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpswatch.documents import DaemonLook, PollSnapshot, Tenant
-from mpswatch.markup.html import Markup, tag
+from mpswatch.latest import View
+from mpswatch.markup.html import Markup, moment, table, tag
+
+MIB = 1 << 20
 
 
-def standing(tenant: Tenant) -> Markup | None:
+def section(view: View, kind: str, *, private: bool) -> Markup:
+    """Write who is `foreign` or `managed`; users and command lines only where `private`."""
+    title = "Foreign: on the GPU outside MPS" if kind == "foreign" else "Managed by MPS"
+    snapshot = view.poll
+    found = snapshot.tenants.value if snapshot is not None else None
+    if snapshot is None or found is None:
+        reason = view.poll_unknown if snapshot is None else snapshot.tenants.unknown_reason
+        return tag("section", tag("h2", title), tag("p", f"unknown: {reason}", class_="odd"), class_="half")
+    hidden = [
+        tag("p", f"On {_short(uuid)} unknown: {reason}", class_="odd")
+        for uuid, reason in sorted(snapshot.foreign_unknown.items())
+        if kind == "foreign"
+    ]
+    heads = ["process", "where", "pid", "GPU", "memory, MiB", "since"] + (["user", "command line"] if private else [])
+    rows = [
+        [
+            tag(
+                "span",
+                tenant.process_name or f"unknown: {tenant.unknown.get('process_name', 'not_recorded')}",
+                (" ", said) if (said := _standing(tenant)) is not None else "",
+                class_="name",
+            ),
+            _where(tenant),
+            tenant.pid,
+            _short(tenant.gpu_uuid or ""),
+            f"{tenant.used_memory_bytes // MIB}" if tenant.used_memory_bytes is not None else "unknown",
+            moment(tenant.first_seen_at) if tenant.first_seen_at is not None else "unknown",
+            *(_whose(tenant) if private else ()),
+        ]
+        for tenant in sorted(found, key=lambda tenant: -(tenant.used_memory_bytes or 0))
+        if tenant.kind == kind or (kind == "foreign" and tenant.kind == "unresolved")
+    ]
+    shown = (
+        table(f"{kind}: {len(rows)} processes", heads, rows, numbers=(2, 4))
+        if rows
+        else tag("p", "none", class_="soft")
+    )
+    return tag("section", tag("h2", title), hidden, shown, class_="half")
+
+
+def _standing(tenant: Tenant) -> Markup | None:
     """That it has escaped, or is welcome; None where nothing was said of it."""
     if tenant.kind == "foreign" and tenant.expectations:
         return tag("span", f"escaped: expected under MPS as {', '.join(tenant.expectations)}", class_="wrong")
@@ -19,7 +62,7 @@ def standing(tenant: Tenant) -> Markup | None:
     return None
 
 
-def where(tenant: Tenant) -> str:
+def _where(tenant: Tenant) -> str:
     """Pod, container, unit and job."""
     who = tenant.identity
     if who is None:
@@ -30,7 +73,7 @@ def where(tenant: Tenant) -> str:
     return ", ".join(word for word in (pod, container, who.unit, job) if word)
 
 
-def whose(tenant: Tenant) -> tuple[str, str]:
+def _whose(tenant: Tenant) -> tuple[str, str]:
     """User and command line: for those who gave the password."""
     who = tenant.identity
     uid = "unknown" if tenant.uid is None else str(tenant.uid)
@@ -61,3 +104,7 @@ def tiles(snapshot: PollSnapshot | None) -> Iterator[tuple[object, object]]:
 
 def _is_waited_for(look: DaemonLook) -> bool:
     return look.waiting is not None and (bool(look.waiting.clients) or look.waiting.shutdown_armed)
+
+
+def _short(uuid: str) -> str:
+    return "-".join(uuid.split("-")[:2])

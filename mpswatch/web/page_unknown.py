@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpswatch.documents import PollSnapshot
+from mpswatch.evidence.quantities import WORDS
 from mpswatch.latest import View
 
 
 def unknowns(view: View) -> list[tuple[str, str, str]]:
     """Give (what, where, reason): what shares place and reason shares a line."""
     found: dict[tuple[str, str], list[str]] = {}
-    for what, where, reason in dict.fromkeys([*_poll(view), *_sweeps(view)]):
+    for what, where, reason in dict.fromkeys([*_poll(view), *_sweeps(view), *_interferences(view)]):
         found.setdefault((where, reason), []).append(what)
     return [(", ".join(whats), where, reason) for (where, reason), whats in found.items()]
 
@@ -81,5 +82,18 @@ def _sweeps(view: View) -> Iterator[tuple[str, str, str]]:
             continue
         for cap in look.caps:
             if cap.standing == "unknown":
-                what = f"history at {cap.cap} %" + ("" if cap.quantity == "tflops" else f", {cap.quantity}")
+                what = f"history at {cap.cap} %, {WORDS[cap.quantity]}"
                 yield what, where, f"{cap.unknown_reason}, {cap.runs} earlier runs"
+
+
+def _interferences(view: View) -> Iterator[tuple[str, str, str]]:
+    for (daemon, uuid), health in sorted(view.interferences.items()):
+        where = f"{daemon}, {'-'.join(uuid.split('-')[:2]) or 'GPU unknown'}, interference"
+        if health.document is None:
+            yield "what neighbours cost", where, "stale"
+            continue
+        for cell in (*health.document.solo, *health.document.pairs):
+            if cell.unknown_reason is None:
+                continue
+            beside = "alone" if cell.aggressor_cap is None else f"beside {cell.aggressor_kind} {cell.aggressor_cap} %"
+            yield f"{cell.victim_kind} {cell.victim_cap} % {beside}", where, cell.unknown_reason

@@ -1,4 +1,4 @@
-"""The application: five paths over the latest view, behind the gate."""
+"""The application: pages, metrics, documents and health over the latest view, behind the gate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mpswatch.metrics import CONTENT_TYPES, Exposition
 from mpswatch.web.api import as_json
 from mpswatch.web.gate import Gate, Limits
 from mpswatch.web.negotiate import format_of, takes_gzip
+from mpswatch.web.page_interference import FoundInterference
 from mpswatch.web.page_routes import page_routes
 from mpswatch.web.page_run import FoundRun
 from mpswatch.web.protection import Protection
@@ -29,11 +30,13 @@ def application(
     protection: Protection,
     limits: Limits = Limits(),  # noqa: B008  # frozen
     find_run: Callable[[str], FoundRun | None] = lambda run_id: None,  # noqa: ARG005  # without an archive
+    find_interference: Callable[[str], FoundInterference | None] = lambda run_id: None,  # noqa: ARG005  # as find_run
     more: tuple[Route, ...] = (),
 ) -> ASGIApp:
     """Make the application. `healthy` and `verdict` are asked at each request and must not block.
 
-    `find_run` reads a run by its id, in a thread of the web's own: it may block, and raises `MpswatchError`.
+    `find_run` and `find_interference` read a run and an interference measurement by their ids, in a thread of the web's
+    own: they may block, and raise `MpswatchError`.
     `more` are routes of other rooms (pages of runs); they pass the same gate.
     """
 
@@ -60,7 +63,13 @@ def application(
         return PlainTextResponse("mpswatch is not ready: the first poll has not finished\n", 503)
 
     routes = (
-        *page_routes(latest=latest, verdict=verdict, protection=protection, find_run=find_run),
+        *page_routes(
+            latest=latest,
+            verdict=verdict,
+            protection=protection,
+            find_run=find_run,
+            find_interference=find_interference,
+        ),
         Route("/metrics", metrics),
         Route("/api/v1/latest", api),
         Route("/-/healthy", is_healthy),

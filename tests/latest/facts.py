@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 from mpswatch.documents import (
     SCHEMA_VERSION,
+    CapVerdict,
     Cell,
     Conditions,
+    ConditionsDuring,
     Context,
     DaemonLook,
     Disagreement,
     Envelope,
     Event,
+    Figure,
     Gpu,
     GpuLook,
     GpuProcess,
+    InterferenceCell,
+    InterferenceDocument,
+    InterferenceProtocol,
     MpsFacts,
     PollSnapshot,
     Protocol,
+    Rate,
     Reason,
     ServerLook,
     SmExpectation,
@@ -264,6 +272,133 @@ def sweep(at=NOON, *, failed=None, run_id="r1", simulated=False, plan="quick", c
         ),
     }
     return SweepDocument(**(facts | changes))
+
+
+SUSTAINED = {"100": 647.0, "75": 541.0, "50": 429.0, "25": 226.0, "10": 84.0}
+"""Sustained TFLOPS of an H200 whose burst is `CURVE`: only the high caps are held back by power."""
+
+
+def figure(tflops, *, clock, power, spread=0.002, **changes):
+    facts = {
+        "tflops": tflops,
+        "interval_low": tflops * (1 - spread),
+        "interval_high": tflops * (1 + spread),
+        "confidence": 0.95,
+        "within_width": True,
+        "spread": 2 * spread,
+        "between_repeats": spread,
+        "count": 16,
+        "repeats": 2,
+        "conditions_during": ConditionsDuring(count=5, sm_clock_mhz=clock, power_watts=power, throttle_reasons=()),
+    }
+    return Figure(**(facts | changes))
+
+
+def thorough(at=NOON, *, scale=1.0, failed=None, **changes):
+    """A run of plan thorough: burst at 1980 MHz, sustained held back by power; `scale` slows the sustained alone."""
+    failed = failed or {}
+    cells = tuple(
+        cell(
+            cap,
+            at,
+            failed=failed.get(cap),
+            verdict=CapVerdict(verdict="enforced", evidence=("the client saw as many SMs as the cap implies",)),
+            **(
+                {}
+                if cap in failed
+                else {
+                    "burst": figure(burst, clock=1980.0, power=390.0),
+                    "sustained": figure(SUSTAINED[cap] * scale, clock=1485.0 if cap == "100" else 1900.0, power=690.0),
+                }
+            ),
+        )
+        for cap, (_, burst) in CURVE.items()
+    )
+    return sweep(at, **({"plan": "thorough", "cells": cells, "run_id": "thorough-1"} | changes))
+
+
+def rate(value, unit="TFLOPS"):
+    return Rate(
+        unit=unit, value=value, interval_low=value * 0.99, interval_high=value * 1.01, confidence=0.975, spread=0.02,
+        count=25, settled=True,
+    )  # fmt: skip
+
+
+MATRIX = {
+    "25": (0.002, 0.029, 0.290, 0.505),
+    "50": (0.016, 0.325, 0.393, 0.501),
+    "75": (0.203, 0.412, 0.489, 0.519),
+    "100": (0.246, 0.338, 0.425, 0.501),
+}
+"""What matmul under a cap (row) loses beside matmul under 25, 50, 75 and 100 %: about as an H200 has it."""
+
+KINDS = {"matmul": (0.325, 0.105, 0.001), "stream": (0.050, 0.480, 0.001), "launch": (0.190, 0.080, 0.006)}
+
+
+def pair(order, victim, aggressor, slowdown, *, failed=None, simulated=False, alone=200.0):
+    (cap, kind), (other, other_kind) = victim, aggressor or (None, None)
+    unit = {"matmul": "TFLOPS", "stream": "GB/s", "launch": "launches/s"}[kind]
+    measured = {
+        "victim": rate(alone * (1 - slowdown), unit),
+        "victim_sm_count": CURVE[cap][0],
+        "conditions_during": ConditionsDuring(count=5, sm_clock_mhz=1830.0, power_watts=640.0, throttle_reasons=()),
+        **({} if aggressor is None else {
+            "slowdown": slowdown, "slowdown_low": slowdown - 0.005, "slowdown_high": slowdown + 0.005,
+            "aggressor": rate(alone),
+        }),
+    }  # fmt: skip
+    return InterferenceCell(
+        order=order, victim_cap=cap, victim_kind=kind, aggressor_cap=other, aggressor_kind=other_kind, measured_at=NOON,
+        state="unknown" if failed else "simulated" if simulated else "measured",
+        unknown_reason=str(failed) if failed else None, **({} if failed else measured),
+    )  # fmt: skip
+
+
+def interference(at=NOON, *, failed=None, simulated=False, run_id="pairs-1", **changes):
+    """A whole matrix that finished at `at`; `failed` maps (victim cap, aggressor cap) of matmul to a reason."""
+    failed = failed or {}
+    orders = itertools.count(1)
+    alone = {cap: SUSTAINED[cap] for cap in MATRIX}
+    solo = [pair(next(orders), (cap, "matmul"), None, 0.0, alone=alone[cap], simulated=simulated) for cap in MATRIX]
+    solo += [pair(next(orders), ("50", kind), None, 0.0, simulated=simulated) for kind in ("stream", "launch")]
+    pairs = [
+        pair(next(orders), (cap, "matmul"), (other, "matmul"), lost, alone=alone[cap], simulated=simulated,
+             failed=failed.get((cap, other)))
+        for cap, row in MATRIX.items() for other, lost in zip(MATRIX, row, strict=True)
+    ]  # fmt: skip
+    pairs += [
+        pair(next(orders), ("50", kind), ("50", other), lost, simulated=simulated)
+        for kind, row in KINDS.items() for other, lost in zip(KINDS, row, strict=True)
+        if (kind, other) != ("matmul", "matmul")
+    ]  # fmt: skip
+    swept = sweep(at, simulated=simulated)
+    facts = {
+        "schema_version": SCHEMA_VERSION,
+        "what": "test",
+        "host": HOST,
+        "run_id": run_id,
+        "recorded_at": at,
+        "started_at": at - timedelta(seconds=54),
+        "finished_at": at,
+        "simulated": simulated,
+        "pipe_directory": PIPE,
+        "gpu": gpu(),
+        "mps": swept.mps,
+        "protocol": InterferenceProtocol(
+            size=4096, dtype="fp16", seed=1, client_runtime="process /home/someone/venv/bin/python as uid 1000",
+            backend="torch", settle_seconds=0.3, window_seconds=0.5,
+            kinds={"matmul": "square matmul", "stream": "streaming", "launch": "tiny kernels"},
+            slowdown="1 - beside / alone",
+        ),
+        "unmanaged_tenants": swept.unmanaged_tenants,
+        "managed_clients_before": swept.managed_clients_before,
+        "solo": tuple(solo),
+        "pairs": tuple(pairs),
+        "complete": not failed,
+        "partial_run_note": "pairs failed" if failed else None,
+        "mpswatch_version": "0.1.0",
+    }  # fmt: skip
+    return InterferenceDocument(**(facts | changes))
 
 
 def event(kind, at=NOON, **changes):

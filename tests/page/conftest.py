@@ -10,11 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mpswatch.documents import CapStanding, HistoryLook, PastRun
+from mpswatch.documents import CapStanding, HistoryLook, PastRun, TenantIdentity
+from mpswatch.evidence.quantities import quantities_of, readings
 from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition
-from mpswatch.web import FoundRun, Protection, WebServer, application, bind
+from mpswatch.web import FoundInterference, FoundRun, Protection, WebServer, application, bind
 
 
 def _load(name, path):
@@ -51,13 +53,19 @@ class Quiet:
 
 @pytest.fixture
 def runs():
-    """What the archive holds, by run id."""
+    """The runs that the archive holds, by their ids."""
     return {}
 
 
 @pytest.fixture
-def url(latest, runs):
-    """A real server over `latest` and `runs`, in a thread with a loop of its own."""
+def interferences():
+    """The interference measurements that the archive holds, by their ids."""
+    return {}
+
+
+@pytest.fixture
+def url(latest, runs, interferences):
+    """A real server over `latest` and the archive's, in a thread with a loop of its own."""
     sockets = bind("127.0.0.1", 0)
     ready, log, started = threading.Event(), Quiet(), {}
 
@@ -70,6 +78,7 @@ def url(latest, runs):
             verdict=lambda: "sweeps will run",
             protection=protection,
             find_run=runs.get,
+            find_interference=interferences.get,
         )
         server = started["server"] = WebServer(app, sockets, protection=protection, log=log)
         started["loop"] = asyncio.get_running_loop()
@@ -115,53 +124,82 @@ def violations(browser):
 def history(facts):
     """How a run stands: 50 % below its history, 25 % explained, 10 % too short to say, the others as usual."""
 
-    def look(document, *, simulated=False):
-        standings = []
-        for cell in document.cells:
-            if cell.tflops is None:
-                standings.append(CapStanding(cap=cell.cap, standing="unknown", unknown_reason=cell.unknown_reason))
-            elif cell.cap == "10":
-                standings.append(CapStanding(cap=cell.cap, standing="unknown", unknown_reason="history_short", runs=3))
-            else:
-                usual = cell.tflops * (1.2 if cell.cap in ("50", "25") else 1.0)
-                standings.append(
-                    CapStanding(
-                        cap=cell.cap,
-                        standing={"50": "below", "25": "explained"}.get(cell.cap, "usual"),
-                        tflops=cell.tflops,
-                        median=usual,
-                        low=usual * 0.95,
-                        high=usual * 1.05,
-                        runs=30,
-                        explained_by=("foreign: train.py",) if cell.cap == "25" else (),
-                    )
-                )
-        previous = tuple(
-            PastRun(
-                run_id=f"earlier-{hour}",
-                at=facts.NOON - timedelta(hours=30 - hour),
-                tflops={cell.cap: (cell.tflops or 80.0) * (1 + 0.01 * (hour % 5 - 2)) for cell in document.cells},
-            )
-            for hour in range(30)
+    def judged(cell, reading):
+        who = {"cap": cell.cap, "quantity": reading.quantity}
+        if reading.tflops is None:
+            return CapStanding(**who, standing="unknown", unknown_reason=cell.unknown_reason)
+        if cell.cap == "10":
+            return CapStanding(**who, standing="unknown", unknown_reason="history_short", runs=3)
+        usual = reading.tflops * (1.2 if cell.cap in ("50", "25") else 1.0)
+        return CapStanding(
+            **who,
+            standing={"50": "below", "25": "explained"}.get(cell.cap, "usual"),
+            tflops=reading.tflops,
+            median=usual,
+            low=usual * 0.95,
+            high=usual * 1.05,
+            runs=30,
+            explained_by=("foreign: train.py",) if cell.cap == "25" else (),
         )
+
+    def past(document, quantity, hour):
+        if quantity not in (*quantities_of(document), "tflops"):
+            return {}
+        found = {cell.cap: readings(cell, (quantity,))[0].tflops or 80.0 for cell in document.cells}
+        return {cap: tflops * (1 + 0.01 * (hour % 5 - 2)) for cap, tflops in found.items()}
+
+    def look(document, *, simulated=False):
         return HistoryLook(
-            host=document.host, daemon=facts.DAEMON, gpu_uuid=facts.GPU, plan="quick", run_id=document.run_id,
-            judged_at=facts.NOON, simulated=simulated, caps=tuple(standings), previous=previous,
+            host=document.host, daemon=facts.DAEMON, gpu_uuid=facts.GPU, plan=document.protocol.plan,
+            run_id=document.run_id, judged_at=facts.NOON, simulated=simulated,
+            caps=tuple(
+                judged(cell, reading)
+                for cell in document.cells for reading in readings(cell, quantities_of(document))
+            ),
+            previous=tuple(
+                PastRun(
+                    run_id=f"earlier-{hour}", at=facts.NOON - timedelta(hours=30 - hour),
+                    **{quantity: past(document, quantity, hour) for quantity in ("tflops", "burst", "sustained")},
+                )
+                for hour in range(30)
+            ),
         )  # fmt: skip
 
     return look
 
 
+def crowded(facts):
+    """The tenants, as long as they come: with where they run, since when, and a name that has no place to break."""
+    who = TenantIdentity(
+        user="someone", unit="inference-gateway@production.service", container_id="0123456789ab" * 5,
+        container_name="chat-completions-server", container_runtime="containerd", pod_uid="1f0c",
+        pod_name="chat-completions-7c9d8b6f5d-x2x4z", pod_namespace="inference-production", slurm_job="4711",
+    )  # fmt: skip
+    name = "/opt/models/venv/lib/python3.11/site-packages/vllm/entrypoints/openai/api_server.py"
+    return tuple(
+        replace(
+            tenant, first_seen_at=facts.NOON - timedelta(days=3), identity=who,
+            process_name=name if tenant.pid in (201, 401) else tenant.process_name,
+        )
+        for tenant in facts.TENANTS
+    )  # fmt: skip
+
+
 @pytest.fixture
-def shown(latest, facts, history, runs):
-    """A whole stack on the page: tenants, a partial run with its history, a refusal, events."""
-    document = facts.sweep(failed={"75": "deadline"}, run_id="run-1")
+def shown(latest, facts, history, runs, interferences):
+    """A whole stack on the page: tenants, a partial run and a thorough one with their histories, a refusal, events,
+    and a matrix one of whose pairs failed."""
+    document, thorough = facts.sweep(failed={"75": "deadline"}, run_id="run-1"), facts.thorough(run_id="run-2")
+    pairs = facts.interference(failed={("75", "100"): "deadline"})
     event = facts.event("sweep_started", run_id="run-1", message="sweep run-1 starts under server 100")
     latest.expect([(facts.DAEMON, facts.GPU, "quick"), (facts.DAEMON, facts.GPU, "thorough")])
-    latest.record(facts.poll())
+    latest.record(facts.poll(tenants=facts.known(crowded(facts))))
     latest.record(event)
-    latest.record(document)
-    latest.record(history(document))
+    for run in (document, thorough):
+        latest.record(run)
+        latest.record(history(run))
+        runs[run.run_id] = FoundRun(run, (event,))
+    latest.record(pairs)
+    interferences[pairs.run_id] = FoundInterference(pairs, (event,))
     latest.record(facts.refusal(at=facts.NOON + timedelta(hours=1), plan="thorough", message="server of uid 1000"))
-    runs["run-1"] = FoundRun(document, (event,))
     return document

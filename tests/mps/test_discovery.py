@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpswatch.config import load
+from mpswatch.mps import discovery
 from mpswatch.mps.discovery import DEFAULT_LOG_DIRECTORY, discover, log_directory, visible_devices
 from mpswatch.proc import Processes
 
@@ -64,6 +65,16 @@ def test_what_the_sockets_do_not_show_is_found_in_the_environment(listening, pro
     (place / "nvidia-cuda-mps-control.pid").write_text("7")
     (found,) = discover(Processes(proc.root))
     assert (found.pipe_directory, found.log_directory) == (place, Path("/srv/logs"))
+
+
+@pytest.mark.parametrize(("uid", "option", "found"), [(0, b"-p3", True), (1000, b"-p3", False), (0, b"-f", False)])
+def test_roots_daemon_of_protocol_3_has_a_default_of_its_own(listening, proc, monkeypatch, uid, option, found):  # noqa: PLR0917 -- fixtures
+    place = listening(files=("control",))
+    monkeypatch.setattr(discovery, "ROOTS_PIPE_DIRECTORY_3", place)
+    monkeypatch.setattr(discovery, "DEFAULT_PIPE_DIRECTORY", place.parent / "nowhere")
+    command = (b"nvidia-cuda-mps-control", b"-d", option)
+    proc.add(7, command=b"nvidia-cuda-mps", uid=uid, arguments=command, environment=(b"A=b",))
+    assert pipes(discover(Processes(proc.root))) == ([place] if found else [])
 
 
 def test_lines_that_are_nonsense_are_passed_over(listening, proc):

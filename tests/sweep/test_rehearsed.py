@@ -39,6 +39,17 @@ def test_a_rehearsed_sweep_is_complete_and_says_that_it_is_simulated(room):
     assert room.free()
 
 
+def test_under_a_server_that_gives_each_client_less_the_run_says_so(room):
+    room.stack.tell("restart", default_percentage=40.0, again=True)
+    swept = room.sweep(caps=("100", "25"))
+    assert isinstance(swept, SweepDocument), swept
+    assert [cell.sm_count for cell in swept.cells] == [52, 32]
+    assert [cell.sm_count_as_expected for cell in swept.cells] == [False, True]
+    assert swept.mps.server_active_thread_percentage == 40
+    assert swept.tflops_by_cap.evidence["server_active_thread_percentage"] == 40
+    assert "the server gives each client less than 100 %" in swept.tflops_by_cap.evidence["default_note"]
+
+
 def test_a_reader_of_the_reference_document_finds_every_key_of_it(room):
     swept = room.sweep()
     assert isinstance(swept, SweepDocument)

@@ -1,12 +1,18 @@
-"""YAML to plain data: duplicate keys refused, and every key's line remembered."""
+"""YAML files to plain data: bounded, duplicate keys refused, and every key's line remembered."""
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
 Place = tuple[str | int, ...]
+
+MOST_BYTES = 256 << 10
+"""Of a file: a reload reads it while the daemon runs, and YAML takes about a second for so many."""
 
 MOST_PLACES = 20_000
 """Keys and items of a file, aliases followed: nine aliases of nine aliases and so on are billions in a few lines."""
@@ -24,6 +30,27 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         line = f" (line {self.line})" if self.line is not None else ""
         return f"{self.place}{line}: {self.message}" if self.place else f"{self.message}{line}"
+
+
+class UnreadableError(Exception):
+    """A file that is not read: the message says why, without its path."""
+
+
+def read_file(path: Path) -> bytes:
+    """Give what a configuration file holds, or raise `UnreadableError`.
+
+    Only a regular file: a pipe would have the daemon wait, and has nothing left at the next reload.
+    """
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UnreadableError("is not a regular file")
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
+    if len(data) > MOST_BYTES:
+        raise UnreadableError(f"is larger than {MOST_BYTES >> 10} KiB")
+    return data
 
 
 def dotted(place: Place) -> str:
@@ -58,8 +85,11 @@ def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list
             problems.append(Problem(dotted(place), fault, node.start_mark.line + 1))
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            name = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
             line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                problems.append(Problem(dotted(place), "has a list or a map as a key: a key is a text", line))
+                continue
+            name = str(key.value)
             below = (*place, name)
             if below in lines:
                 problems.append(Problem(dotted(below), f"is there twice, first on line {lines[below]}", line))

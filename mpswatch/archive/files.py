@@ -61,12 +61,10 @@ def read_run(path: Path) -> SweepDocument:
 
 def read_document(path: Path, kind: type[D]) -> D:
     """Read a document of `kind`, as `read_run` does."""
-    with named_errors("read", path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: not a regular file")
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
+    with named_errors("read", path), open(path, "rb", opener=_without_following_or_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: not a regular file")
+        data = file.read(MAX_DOCUMENT_BYTES + 1)
     if data.startswith(b"\x1f\x8b"):
         data = _decompress(path, data)
     if len(data) > MAX_DOCUMENT_BYTES:
@@ -75,6 +73,10 @@ def read_document(path: Path, kind: type[D]) -> D:
         return from_json(data, kind)
     except DocumentError as error:
         raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: {error}") from None
+
+
+def _without_following_or_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _decompress(path: Path, data: bytes) -> bytes:

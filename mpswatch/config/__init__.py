@@ -12,11 +12,9 @@ from mpswatch.config.convert import Conversion
 from mpswatch.config.problems import ConfigError
 from mpswatch.config.rules import contradictions
 from mpswatch.config.shape import Config
-from mpswatch.yaml_tree import Place, Problem, read_yaml
+from mpswatch.yaml_tree import Place, Problem, UnreadableError, read_file, read_yaml
 
 __all__ = ["Config", "ConfigError", "Problem", "default_state_directory", "example", "load"]
-
-_MOST_BYTES = 256 << 10  # a reload is read on the daemon's loop: YAML takes about a second for so many
 
 
 def load(
@@ -70,13 +68,9 @@ def _read_file(path: Path | None, source: str) -> tuple[dict[str, Any], dict[Pla
     if path is None:
         return {}, {}
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(source, [Problem("", f"cannot be read: {error.strerror}")]) from None
-    if len(data) > _MOST_BYTES:
-        raise ConfigError(source, [Problem("", f"is larger than {_MOST_BYTES >> 10} KiB")])
-    tree, lines, problems = read_yaml(data)
+        tree, lines, problems = read_yaml(read_file(path))
+    except UnreadableError as error:
+        raise ConfigError(source, [Problem("", str(error))]) from None
     if not problems and not isinstance(tree, dict):
         problems = [Problem("", "holds no keys: expected sections such as sweep: or web:")]
     if problems:

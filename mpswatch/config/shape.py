@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import time
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from mpswatch.config import units
+from mpswatch.documents import WorkKind
 
 
 def _leaf(read: Callable[[object], object], expected: str) -> msgspec.Meta:
     return msgspec.Meta(extra={"read": read, "expected": expected})
+
+
+def _some_of(words: tuple[str, ...]) -> msgspec.Meta:
+    return _leaf(units.some_of(*words), f"a list of {', '.join(words)}")
 
 
 Duration: TypeAlias = Annotated[float, _leaf(units.duration, "a duration such as 15s, 1h30m or a number of seconds")]
@@ -32,7 +37,8 @@ Address: TypeAlias = Annotated[
     tuple[str, int], _leaf(units.listen_address, "HOST:PORT, such as 127.0.0.1:10677, or :10677 for all interfaces")
 ]
 Text: TypeAlias = Annotated[str, _leaf(units.text, "a text on one line")]
-Groups: TypeAlias = Annotated[tuple[str, ...], _leaf(units.groups, f"a list of {', '.join(units.GROUPS)}")]
+Groups: TypeAlias = Annotated[tuple[str, ...], _some_of(units.GROUPS)]
+Kinds: TypeAlias = Annotated[tuple[WorkKind, ...], _some_of(get_args(WorkKind))]
 Words: TypeAlias = Annotated[tuple[str, ...], _leaf(units.words, "a list of texts")]
 Variables: TypeAlias = Annotated[dict[str, str], _leaf(units.environment, "a map of variables to texts")]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, extra={"expected": "a whole number of at least 0"})]
@@ -109,7 +115,7 @@ class InterferenceSection(Section, frozen=True, kw_only=True):
 
     interval: PositiveDuration | None = None
     caps: Caps = ("25", "50", "75", "100")
-    kinds: tuple[Literal["matmul", "stream", "launch"], ...] = ("matmul", "stream", "launch")
+    kinds: Kinds = ("matmul", "stream", "launch")
     mixed_cap: PositiveCount = 50
     settle: PositiveDuration = 0.3
     window: PositiveDuration = 0.5

@@ -7,7 +7,9 @@ what it found wrong. What is expected of a leaf is said once, beside its type in
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import time
+from typing import TypeVar
 
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -24,8 +26,24 @@ _LARGEST = 1 << 60
 _QUIET = re.compile(r"(\d\d):(\d\d)\s*-\s*(\d\d):(\d\d)")
 
 
+T = TypeVar("T")
+
+
 class UnfitError(ValueError):
-    """A leaf that is not what is expected; the message says what is wrong with it."""
+    """A leaf that is not what is expected; the message says what is wrong with it, all of it."""
+
+
+def _each(parts: Iterable[object], read: Callable[[object], T]) -> tuple[T, ...]:
+    """Read every part; what is wrong with any of them is said at once."""
+    found, faults = [], []
+    for part in parts:
+        try:
+            found.append(read(part))
+        except UnfitError as error:
+            faults.append(str(error))
+    if faults:
+        raise UnfitError("; ".join(faults))
+    return tuple(found)
 
 
 def _number(raw: object) -> float | None:
@@ -82,8 +100,6 @@ def caps(raw: object) -> tuple[str, ...]:
     from mpswatch.sweep.plan import PlanError, canonical_caps  # noqa: PLC0415 - no command reads caps without need
 
     parts = raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list) else [raw]
-    if any(isinstance(part, bool) for part in parts):
-        raise UnfitError("true and false are not percentages")
     try:
         return canonical_caps(parts)
     except PlanError as error:
@@ -92,20 +108,21 @@ def caps(raw: object) -> tuple[str, ...]:
 
 def quiet_hours(raw: object) -> tuple[tuple[time, time], ...]:
     """`22:00-06:00`, or a list of such; each from its start up to its end, over midnight where end <= start."""
-    parts = raw if isinstance(raw, list) else [raw]
-    spans = []
-    for part in parts:
-        matched = _QUIET.fullmatch(part.strip()) if isinstance(part, str) else None
-        if matched is None:
-            raise UnfitError(f"{part!r} is not a span")
-        hour, minute, end_hour, end_minute = (int(group) for group in matched.groups())
-        try:
-            spans.append((time(hour, minute), time(end_hour, end_minute)))
-        except ValueError:
-            raise UnfitError(f"{part!r} is not a time of day") from None
-        if spans[-1][0] == spans[-1][1]:
-            raise UnfitError(f"{part!r} is empty: to hold sweeps altogether set sweep.enabled: false")
-    return tuple(spans)
+    return _each(raw if isinstance(raw, list) else [raw], _span)
+
+
+def _span(raw: object) -> tuple[time, time]:
+    matched = _QUIET.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if matched is None:
+        raise UnfitError(f"{raw!r} is not a span")
+    hour, minute, end_hour, end_minute = (int(group) for group in matched.groups())
+    try:
+        start, end = time(hour, minute), time(end_hour, end_minute)
+    except ValueError:
+        raise UnfitError(f"{raw!r} is not a time of day") from None
+    if start == end:
+        raise UnfitError(f"{raw!r} is empty: to hold sweeps altogether set sweep.enabled: false")
+    return start, end
 
 
 def listen_address(raw: object) -> tuple[str, int]:
@@ -135,21 +152,26 @@ GROUPS = ("unit", "container", "pod", "namespace", "image", "user", "slurm_job")
 """What metrics may sum tenants by."""
 
 
-def groups(raw: object) -> tuple[str, ...]:
-    """Some of `GROUPS`, each once."""
+def some_of(*known: str) -> Callable[[object], tuple[str, ...]]:
+    """Make the reader of a list of these words, each once."""
+
+    def word(raw: object) -> str:
+        if not isinstance(raw, str) or raw not in known:
+            raise UnfitError(f"{raw!r} is none of them")
+        return raw
+
+    return lambda raw: tuple(dict.fromkeys(_each(_list(raw), word)))
+
+
+def _list(raw: object) -> list[object]:
     if not isinstance(raw, list):
         raise UnfitError("not a list")
-    for part in raw:
-        if part not in GROUPS:
-            raise UnfitError(f"{part!r} is none of them")
-    return tuple(dict.fromkeys(raw))
+    return raw
 
 
 def words(raw: object) -> tuple[str, ...]:
     """A list of texts: the words of a command."""
-    if not isinstance(raw, list):
-        raise UnfitError("not a list")
-    return tuple(text(part) for part in raw)
+    return _each(_list(raw), text)
 
 
 def environment(raw: object) -> dict[str, str]:
@@ -158,14 +180,16 @@ def environment(raw: object) -> dict[str, str]:
 
     if not isinstance(raw, dict):
         raise UnfitError("not a map of variables")
-    found: dict[str, str] = {}
-    for name, value in raw.items():
+    refused = refused_variables([name for name in raw if isinstance(name, str)])
+
+    def variable(name: object) -> tuple[str, str]:
+        value = raw[name]
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UnfitError(f"{name!r} is not a variable's name")
+        if name in refused:
+            raise UnfitError(f"{name}: set by mpswatch, or changes what is measured")
         if not isinstance(value, str) or "\0" in value:
             raise UnfitError(f"{name}: the value must be a text (put it in quotes)")
-        found[name] = value
-    refused = refused_variables(list(found))
-    if refused:
-        raise UnfitError(f"{', '.join(refused)}: set by mpswatch, or changes what is measured")
-    return found
+        return name, value
+
+    return dict(_each(raw, variable))

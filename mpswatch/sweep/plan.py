@@ -28,29 +28,32 @@ def canonical_cap(cap: object) -> str:
     The driver ignores 0, -5, 101, `abc` and an empty value without a word and runs on the whole device
     (recording bad-caps), so what is outside 1-100 is refused here.
     """
-    try:
-        percent = Decimal(str(cap).strip())
-    except InvalidOperation:
-        percent = Decimal("NaN")
-    if not percent.is_finite() or not 1 <= percent <= 100 or abs(int(percent.as_tuple().exponent)) > 6:
-        raise PlanError(
-            Reason.CAP_OUT_OF_RANGE,
-            f"a cap is a percentage from 1 to 100, not {str(cap)[:40]!r}",
-            "give caps such as 100,75,50,25,10",
-        )
-    text = format(percent.normalize(), "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return canonical_caps([cap])[0]
 
 
 def canonical_caps(caps: Iterable[object]) -> tuple[str, ...]:
-    """The caps in the order given; none at all, or the same one twice, is a `PlanError`."""
-    canonical = tuple(canonical_cap(cap) for cap in caps)
-    if not canonical:
-        raise PlanError(Reason.CAP_OUT_OF_RANGE, "a sweep needs at least one cap", "give caps such as 100,75,50,25,10")
-    twice = sorted({cap for cap in canonical if canonical.count(cap) > 1})
-    if twice:
-        raise PlanError(Reason.CAP_OUT_OF_RANGE, f"a cap is given twice: {', '.join(twice)}", "give each cap once")
+    """The caps in the order given; a `PlanError` names all that are none or are there twice, or that there is none."""
+    found = [(cap, _shortest(cap)) for cap in caps]
+    canonical = tuple(text for _, text in found if text is not None)
+    wrong = [repr(str(cap)[:40]) for cap, text in found if text is None]
+    twice = [text for text in dict.fromkeys(canonical) if canonical.count(text) > 1]
+    faults = [f"a cap is a percentage from 1 to 100, not {', '.join(wrong)}"] if wrong else []
+    faults += [f"a cap is given twice: {', '.join(twice)}"] if twice else []
+    faults += [] if found else ["a sweep needs at least one cap"]
+    if faults:
+        raise PlanError(Reason.CAP_OUT_OF_RANGE, "; ".join(faults), "give caps such as 100,75,50,25,10")
     return canonical
+
+
+def _shortest(cap: object) -> str | None:
+    try:
+        percent = Decimal(str(cap).strip())
+    except InvalidOperation:
+        return None
+    if not percent.is_finite() or not 1 <= percent <= 100 or abs(int(percent.as_tuple().exponent)) > 6:
+        return None
+    text = format(percent.normalize(), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mpswatch.web.settings import TlsSettings, WebFileError, WebSettings
-from mpswatch.yaml_tree import read_yaml
+from mpswatch.yaml_tree import UnreadableError, read_file, read_yaml
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
 VERSIONS = ("TLS12", "TLS13")
@@ -25,7 +25,6 @@ HEADERS = (
     "Content-Security-Policy",
 )
 MAX_USERS = 1000
-MAX_BYTES = 256 << 10
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
 CIPHERS = {
@@ -44,13 +43,9 @@ CIPHERS = {
 def read_settings(path: Path) -> WebSettings:
     """Read the file at `path`, or raise `WebFileError` with all its faults. An empty file asks for nothing."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise WebFileError(path, [error.strerror or str(error)]) from error
-    if len(data) > MAX_BYTES:
-        raise WebFileError(path, [f"larger than {MAX_BYTES >> 10} KiB"])
-    content, _, problems = read_yaml(data)
+        content, _, problems = read_yaml(read_file(path))
+    except UnreadableError as error:
+        raise WebFileError(path, [str(error)]) from error
     if problems:
         raise WebFileError(path, [" ".join(str(problem).split()) for problem in problems])
     if content is None:

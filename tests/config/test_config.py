@@ -1,5 +1,6 @@
 """A configuration: defaults without any file, every fault at once, contradictions by name."""
 
+import os
 from datetime import time
 from pathlib import Path
 
@@ -205,6 +206,31 @@ def test_what_is_no_span_is_refused(faults, written):
     assert "sweep.quiet_hours" in faults(f"sweep: {{quiet_hours: {written}}}")
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "named"),
+    [
+        ("sweep: {caps: [100, 0, abc, true, 200]}", "sweep.caps", ["'0'", "'abc'", "'True'", "'200'"]),
+        ("sweep: {caps: '0,50,75,50,75.0'}", "sweep.caps", ["'0'", "twice: 50, 75"]),
+        (
+            "sweep: {quiet_hours: ['25:00-26:00', '08:00-09:00', night, '10:00-10:00']}",
+            "sweep.quiet_hours",
+            ["'25:00-26:00' is not a time of day", "'night' is not a span", "'10:00-10:00' is empty"],
+        ),
+        ("metrics: {tenant_groups: [pod, planet, moon]}", "metrics.tenant_groups", ["'planet'", "'moon'"]),
+        ("interference: {kinds: [matmul, reading, writing]}", "interference.kinds", ["'reading'", "'writing'"]),
+        (
+            "sweep: {client: {environment: {LD_PRELOAD: x, A-B: x, C: 1, FINE: y}}}",
+            "sweep.client.environment",
+            ["LD_PRELOAD: set by", "'A-B' is not", "C: the value"],
+        ),
+    ],
+)
+def test_a_list_names_everything_in_it_that_is_wrong_and_nothing_else(faults, text, place, named):
+    said = faults(text)[place].split(": ", 1)[1]
+    assert [name for name in named if name not in said] == []
+    assert not [right for right in ("'100'", "08:00", "'pod'", "'matmul'", "FINE") if right in said]
+
+
 @pytest.mark.parametrize("written", ["'::1:80'", "'localhost'", "'host:99999'", "'host:'", "80"])
 def test_what_is_no_address_is_refused(faults, written):
     assert "web.listen_address" in faults(f"web: {{listen_address: {written}}}")
@@ -225,6 +251,35 @@ def test_the_state_directory_is_systemds_then_roots_then_the_users_own(monkeypat
     assert default_state_directory({"HOME": "/home/u", "XDG_STATE_HOME": "/state"}) == "/state/mpswatch"
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert default_state_directory({"HOME": "/root"}) == "/var/lib/mpswatch"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "line"),
+    [("host: x\n? [a, b]\n: 3\n", "", 2), ("sweep:\n  ? {caps: 1}\n  : 3\n", "sweep", 2)],
+)
+def test_a_key_that_is_no_text_is_a_fault_with_its_place_and_line(loaded, text, place, line):
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.line) == (place, line)
+    assert "a key is a text" in problem.message
+
+
+def test_a_pipe_or_a_directory_is_refused_by_what_it_is_and_not_waited_for(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/null")):
+        with pytest.raises(ConfigError, match="is not a regular file"):
+            load(path)
+    with pytest.raises(ConfigError, match="directory"):
+        load(tmp_path)
+
+
+def test_a_link_to_a_file_is_read_as_kubernetes_mounts_them(tmp_path):
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "mpswatch.yml").write_text("poll: {interval: 7s}")
+    (tmp_path / "mpswatch.yml").symlink_to("..data/mpswatch.yml")
+    assert load(tmp_path / "mpswatch.yml").poll.interval == 7
 
 
 ALIASES = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(

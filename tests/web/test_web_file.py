@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +61,12 @@ def test_an_empty_file_asks_for_nothing(written):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    assert problems(tmp_path / "none.yml") == ("No such file or directory",)
+    assert problems(tmp_path / "none.yml") == ("cannot be read: No such file or directory",)
+
+
+def test_a_pipe_is_refused_by_what_it_is_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    assert problems(tmp_path / "fifo") == ("is not a regular file",)
 
 
 def test_all_faults_are_named_at_once(written):

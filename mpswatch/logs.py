@@ -14,10 +14,19 @@ import os
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Literal
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Literal
+
+# structlog.dev imports rich wherever it is installed, for tracebacks in colour: 4.5 MiB of a daemon's 50 and a
+# fifth of its start, for something that is not used here. It takes "not installed" for an answer.
+_hide_rich = "rich" not in sys.modules
+if _hide_rich:
+    sys.modules["rich"] = None  # type: ignore[assignment] # None is what the import system reads as "not there"
+try:
+    import structlog
+finally:
+    if _hide_rich:
+        del sys.modules["rich"]
 
 from mpswatch.names import printable
 
@@ -81,46 +90,21 @@ def _writer(descriptor: int = 2) -> LineWriter:
     return _writers[descriptor]
 
 
-class Logger:
-    """Takes an event, always worded the same, and its fields; writes a line as `set_up` said.
+class _Logger:
+    """What structlog calls with the finished line."""
 
-    The field `exc_info`, an exception, becomes a traceback.
-    """
+    def msg(self, message: str) -> None:
+        _writer().write(message)
 
-    level = _LEVELS["info"]
-    form: Literal["json", "text"] = "text"
-
-    def debug(self, event: str, /, **fields: object) -> None:
-        self._say("debug", event, fields)
-
-    def info(self, event: str, /, **fields: object) -> None:
-        self._say("info", event, fields)
-
-    def warning(self, event: str, /, **fields: object) -> None:
-        self._say("warning", event, fields)
-
-    def error(self, event: str, /, **fields: object) -> None:
-        self._say("error", event, fields)
-
-    def _say(self, level: str, event: str, fields: dict[str, object]) -> None:
-        if _LEVELS[level] < self.level:
-            return
-        error = fields.pop("exc_info", None)
-        if isinstance(error, BaseException):
-            fields["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
-        stamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        head = {"timestamp": stamp, "level": level, "event": event}
-        _writer().write(_as_json(head, fields) if self.form == "json" else _as_text(head, fields))
+    debug = info = warning = error = critical = exception = log = msg
 
 
-_logger = Logger()
-
-
-def _as_text(head: Mapping[str, str], fields: dict[str, object]) -> str:
-    trace = str(fields.pop("exception", ""))
-    pairs = "".join(f"  {key}={_shown(value)}" for key, value in fields.items() if value is not None)
-    line = f"{head['timestamp']} {head['level']:<7} {printable(head['event'])}{pairs}"
-    return line + "".join(f"\n    {printable(part)}" for part in trace.splitlines())
+def _as_text(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    stamp, level, message = event.pop("timestamp"), event.pop("level"), event.pop("event")
+    trace = event.pop("exception", None)
+    pairs = "".join(f"  {key}={_shown(value)}" for key, value in event.items() if value is not None)
+    line = f"{stamp} {level:<7} {printable(str(message))}{pairs}"
+    return line + "".join(f"\n    {printable(part)}" for part in trace.splitlines()) if trace else line
 
 
 def _shown(value: object) -> str:
@@ -128,30 +112,43 @@ def _shown(value: object) -> str:
     return f'"{text}"' if " " in text or not text else text
 
 
-def _as_json(head: Mapping[str, str], fields: Mapping[str, object]) -> str:
-    return json.dumps({**fields, **head}, default=str)  # escapes every control character and all that is not ASCII
+def _as_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> str:
+    return json.dumps(event, default=str)  # escapes every control character and all that is not ASCII
 
 
 class _FromLogging(logging.Handler):
     """Lines of libraries (the web server, asyncio) in the same form as ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say = _logger.error if record.levelno >= logging.ERROR else _logger.warning
-        say(record.getMessage(), library=record.name, exc_info=record.exc_info[1] if record.exc_info else None)
+        log = structlog.get_logger(library=record.name)
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        values: Mapping[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
+        getattr(log, level)(record.getMessage(), **values)
 
 
 def set_up(level: str, form: Format) -> None:
     """From here on every log line goes to stderr as `form`, from `level` up."""
-    _logger.form = form if form != "auto" else "text" if sys.stderr.isatty() else "json"
-    _logger.level = _LEVELS[level]
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            _as_text if form == "text" else _as_json,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=lambda *_: _Logger(),
+        cache_logger_on_first_use=False,
+    )
     root = logging.getLogger()
     root.handlers = [_FromLogging(level=logging.WARNING)]
     root.setLevel(logging.WARNING)
 
 
-def get_logger() -> Logger:
-    """The logger of this process, which follows `set_up`."""
-    return _logger
+def get_logger(**values: object) -> Any:  # noqa: ANN401 - structlog's own loggers are proxies
+    """A logger whose lines carry `values`."""
+    return structlog.get_logger(**values)
 
 
 def flush(deadline: float = 1.0) -> None:

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": set(),
     "record": set(),
     "history": {"archive", "evidence"},
-    "markup": {"evidence"},
+    "markup": set(),
     "report": {"archive", "evidence", "history", "journal", "markup"},
     "archive": {"names"},
     "journal": {"archive", "names"},
@@ -66,6 +66,7 @@ ONLY_IMPORTER = {
     "click": {"cli"},
     "rich": {"cli"},
     "fsspec": {"remote"},
+    "structlog": {"logs", "daemon"},
     "yaml": {"yaml_tree"},
 }
 

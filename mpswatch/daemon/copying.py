@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,6 @@ from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.worker import Worker
 from mpswatch.errors import MpswatchError
-from mpswatch.logs import Logger
 from mpswatch.process.ask import ask
 
 GRACE = 30.0
@@ -55,7 +55,7 @@ class Report(msgspec.Struct, frozen=True):
 class Copying:
     """`trigger` starts a round in the worker's thread, unless one is running or no target is configured."""
 
-    def __init__(self, *, config: Config, archive: Archive, worker: Worker[Round], facts: Facts, log: Logger) -> None:
+    def __init__(self, *, config: Config, archive: Archive, worker: Worker[Round], facts: Facts, log: Any) -> None:  # noqa: ANN401 - structlog's proxy
         self._config = config
         self._archive = archive
         self._worker = worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from mpswatch.archive import Archive
 from mpswatch.daemon.said import Said
@@ -12,7 +13,6 @@ from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Fact, HistoryLook, SweepDocument
 from mpswatch.errors import MpswatchError
 from mpswatch.history import look_back
-from mpswatch.logs import Logger
 
 _MOST = 50
 _WORTH_A_LINE = {"below", "above", "explained"}
@@ -27,7 +27,7 @@ class Judging:
         archive: Callable[[], Archive],
         worker: Worker[HistoryLook],
         record: Callable[[Fact], object],
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self._archive = archive
         self._worker = worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from mpswatch.daemon.hold import hold
 from mpswatch.daemon.parts import Parts
@@ -12,7 +13,6 @@ from mpswatch.daemon.said import Said
 from mpswatch.daemon.systemd import Notifier
 from mpswatch.daemon.verdict import verdict
 from mpswatch.documents import PollSnapshot
-from mpswatch.logs import Logger
 from mpswatch.sweep.circumstances import available_memory, lock_holders
 from mpswatch.sweep.permit import LockHolder, Refusal
 
@@ -20,7 +20,7 @@ from mpswatch.sweep.permit import LockHolder, Refusal
 class Outlook:
     """Holds the last verdict. `client` is what the check of the client's interpreter found, None until it did."""
 
-    def __init__(self, *, notifier: Notifier, last_fault_age: Callable[[str], float | None], log: Logger) -> None:
+    def __init__(self, *, notifier: Notifier, last_fault_age: Callable[[str], float | None], log: Any) -> None:  # noqa: ANN401 - structlog's loggers are proxies
         self.client: Refusal | str | None = None
         self.text = "not looked yet"
         self._good = False

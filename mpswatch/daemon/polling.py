@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mpswatch.changes import changes, remember
 from mpswatch.daemon.fault_logs import FaultLook, faults_of
@@ -11,7 +11,6 @@ from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, Fact, PollSnapshot
-from mpswatch.logs import Logger
 
 Looked: TypeAlias = tuple[PollSnapshot, FaultLook]
 
@@ -26,7 +25,7 @@ class Polling:
         worker: Worker[Looked],
         record: Callable[[Fact], object],
         after: Callable[[PollSnapshot, Sequence[Event], FaultLook], None],
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self.previous: PollSnapshot | None = None
         self._memory: PollSnapshot | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,6 @@ from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.systemd import Notifier
 from mpswatch.daemon.worker import Worker
 from mpswatch.errors import MpswatchError
-from mpswatch.logs import Logger
 
 _FIXED = ("host", "archive", "web", "metrics")
 
@@ -38,7 +38,7 @@ class Reloading:
         worker: Worker[Config],
         facts: Facts,
         notifier: Notifier,
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self._reread = reread
         self._running = running

@@ -6,10 +6,10 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from mpswatch.config import Config
 from mpswatch.latest import Latest
-from mpswatch.logs import Logger
 from mpswatch.metrics import Exposition, Options
 from mpswatch.web import FoundInterference, FoundRun, Protection, WebFile, WebServer, application, bind
 
@@ -27,7 +27,7 @@ class Serving:
         find_interference: Callable[[str], FoundInterference | None],
         healthy: Callable[[], bool],
         verdict: Callable[[], str],
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         web_file = web_file_of(config)
         protection = Protection(web_file)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +19,6 @@ from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, Fact, InterferenceDocument, PollSnapshot, Reason, SweepDocument
-from mpswatch.logs import Logger
 from mpswatch.process.bundle import client_zipapp
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
@@ -42,7 +42,7 @@ class Sweeping:
         after: Callable[[Sequence[Outcome]], None],
         progress: Watcher,
         work_directory: Path,
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self._parts = parts
         self._snapshot = snapshot

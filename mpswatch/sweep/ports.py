@@ -24,7 +24,7 @@ class Address(Protocol):
 
 
 class Log(Protocol):
-    """A line for the operator: an event and its fields (a logger's `info` is one)."""
+    """A line for the operator: an event and its fields (a structlog logger's `info` is one)."""
 
     def __call__(self, event: str, **fields: object) -> object: ...
 

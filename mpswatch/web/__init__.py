@@ -7,7 +7,7 @@ For the daemon:
     protection = Protection(web_file)              # None: nobody is asked for a password
     app = application(latest=latest, exposition=metrics.Exposition(latest, options), healthy=lambda: bool,
                       verdict=lambda: "sweeps will run", protection=protection)
-    server = WebServer(app, sockets, web_file=web_file, protection=protection, log=logger)
+    server = WebServer(app, sockets, web_file=web_file, protection=protection, log=structlog's logger)
     task = asyncio.create_task(server.serve())     # returns once stopped; leaves signals alone
     server.stop()                                  # ends `serve` within the graceful time-out
 """

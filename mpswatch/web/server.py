@@ -91,7 +91,7 @@ class WebServer(uvicorn.Server):
         protection: Protection,
         web_file: WebFile | None = None,
         limits: Limits = Limits(),  # noqa: B008  # frozen
-        log: Any,  # noqa: ANN401  # whatever has info and error
+        log: Any,  # noqa: ANN401  # structlog's loggers are proxies
     ) -> None:
         super().__init__(
             uvicorn.Config(

@@ -15,7 +15,7 @@ def lines_of(form, level="info"):
         f"logs.set_up({level!r}, {form!r})\n"
         f"log = logs.get_logger(); log.info({EVIL!r}, name={EVIL!r}, number=3); log.debug('no')\n"
         "import logging; logging.getLogger('uvicorn').warning('of a library')\n"
-        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    log.error('it went wrong', exc_info=error)\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    log.exception('it went wrong')\n"
         "logs.flush()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)

@@ -40,6 +40,7 @@ NEEDED = {
     "yaml": "PyYAML",
     "rich": "rich",
     "starlette": "starlette",
+    "structlog": "structlog",
     "uvicorn": "uvicorn",
 }
 PROGRAMS = ("smoke", "identity", "replies", "survival", "daemon_ways", "exposure")

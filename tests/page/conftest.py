@@ -39,7 +39,7 @@ def latest(facts):
 
 
 class Quiet:
-    """Takes log lines as the daemon's logger does, and keeps errors."""
+    """Takes log lines as structlog's loggers do, and keeps errors."""
 
     def __init__(self):
         self.errors = []

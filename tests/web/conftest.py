@@ -23,7 +23,7 @@ facts, clock, latest = _fixtures.facts, _fixtures.clock, _fixtures.latest
 
 
 class Log:
-    """Takes log lines as the daemon's logger does."""
+    """Takes log lines as structlog's loggers do."""
 
     def __init__(self):
         self.lines = []

@@ -63,6 +63,7 @@ ONLY_IMPORTER = {
     "asyncio": {"daemon", "web"},
     "starlette": {"web"},
     "uvicorn": {"web"},
+    "prometheus_client": {"metrics"},
     "click": {"cli"},
     "rich": {"cli"},
     "fsspec": {"remote"},

@@ -117,7 +117,7 @@ def _as_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> 
 
 
 class _FromLogging(logging.Handler):
-    """Lines of libraries (the web server, asyncio) in the same form as ours."""
+    """Lines of libraries (the scheduler, the web server) in the same form as ours."""
 
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(library=record.name)

@@ -28,7 +28,7 @@ from mpswatch.daemon.past import Past
 from mpswatch.daemon.polling import Looked, Polling
 from mpswatch.daemon.reload import Reloading
 from mpswatch.daemon.runs import find_interference, find_run
-from mpswatch.daemon.schedule import Schedule, WallClock
+from mpswatch.daemon.schedule import Schedule
 from mpswatch.daemon.serving import Serving
 from mpswatch.daemon.sweeping import Sweeping
 from mpswatch.daemon.sweeps import Outcome
@@ -156,6 +156,7 @@ class Service:
         config = self._parts.config
         self._past.read_back(self._parts)  # first: it makes the directories that the first event goes to
         self._facts.event("started", f"mpswatch started (pid {os.getpid()})")
+        self._schedule.start()
         self._schedule.every("poll", config.poll.interval, first_in=0.0)
         if self._copying.configured:
             interval = config.archive.remote.interval
@@ -184,7 +185,6 @@ class Service:
     async def _turn(self) -> None:
         watchdog = self._notifier.watchdog
         pause = min(TICK, watchdog / 3) if watchdog is not None else TICK
-        clock = WallClock()
         given_back = self._turned
         while True:
             self._turned = time.monotonic()
@@ -194,7 +194,7 @@ class Service:
             if self._turned - given_back >= memory.GIVE_BACK_SECONDS:
                 given_back = self._turned
                 memory.give_back()
-            step = clock.stepped()
+            step = self._schedule.follow_the_clock()
             if step:
                 self._log.warning("the clock was stepped", seconds=round(step, 3))
             await asyncio.sleep(pause)

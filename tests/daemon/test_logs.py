@@ -14,7 +14,7 @@ def lines_of(form, level="info"):
         "from mpswatch import logs\n"
         f"logs.set_up({level!r}, {form!r})\n"
         f"log = logs.get_logger(); log.info({EVIL!r}, name={EVIL!r}, number=3); log.debug('no')\n"
-        "import logging; logging.getLogger('uvicorn').warning('of a library')\n"
+        "import logging; logging.getLogger('apscheduler').warning('of a library')\n"
         "try:\n    1 / 0\nexcept ZeroDivisionError:\n    log.exception('it went wrong')\n"
         "logs.flush()\n"
     )
@@ -27,7 +27,7 @@ def test_json_is_one_object_a_line_whatever_a_name_holds():
     assert first["event"] == first["name"] == EVIL
     assert first["level"] == "info"
     assert first["number"] == 3
-    assert (second["event"], second["library"]) == ("of a library", "uvicorn")
+    assert (second["event"], second["library"]) == ("of a library", "apscheduler")
     assert "ZeroDivisionError" in third["exception"]
 
 

@@ -40,7 +40,9 @@ def schedule() -> Iterator[Schedule]:
     asyncio.set_event_loop(loop)
 
     async def make() -> Schedule:
-        return Schedule(**dict.fromkeys(("thorough", "interference"), lambda: None))
+        made = Schedule(**dict.fromkeys(("thorough", "interference"), lambda: None))
+        made.start()
+        return made
 
     schedule = loop.run_until_complete(make())
     yield schedule

@@ -55,7 +55,7 @@ MAY_IMPORT["daemon"] = set(MAY_IMPORT) - {"cli", "rehearsal"} - BY_THEMSELVES
 MAY_IMPORT["cli"] = set(MAY_IMPORT) - BY_THEMSELVES
 
 ONLY_IMPORTER = {
-    "ctypes": {"gpu", "daemon", "rehearsal", "container_init"},
+    "pynvml": {"gpu"},
     "subprocess": {"process", "rehearsal"},
     "torch": {"client"},
     "numpy": {"client"},

@@ -1,4 +1,4 @@
-"""What is asked of NVML. Plain values come out, or an exception.
+"""Calls into NVML through `pynvml`: the only module that imports it. Plain values come out, or an exception.
 
 `library.py` turns those exceptions into reasons by `reason_of`; no sentinel gets past `_plain`.
 """
@@ -9,33 +9,39 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
+
+import pynvml
 
 from mpswatch.documents import Gpu, Reason
-from mpswatch.gpu import binding
-from mpswatch.gpu.binding import NvmlError, call, number, text
 from mpswatch.gpu.multiprocessors import sm_total
 from mpswatch.gpu.source import Readings, Row
 from mpswatch.names import shown
 
 _REASONS = {
-    binding.NOT_SUPPORTED: Reason.NOT_SUPPORTED,
-    binding.FUNCTION_NOT_FOUND: Reason.NOT_SUPPORTED,
-    binding.ARGUMENT_VERSION_MISMATCH: Reason.NOT_SUPPORTED,
-    binding.DEPRECATED: Reason.NOT_SUPPORTED,
-    binding.NO_DATA: Reason.NOT_SUPPORTED,
-    binding.NO_PERMISSION: Reason.INSUFFICIENT_PERMISSIONS,
-    binding.OPERATING_SYSTEM: Reason.INSUFFICIENT_PERMISSIONS,
-    binding.LIBRARY_NOT_FOUND: Reason.NVML_MISSING,
-    binding.DRIVER_NOT_LOADED: Reason.NVML_MISSING,
-    binding.LIB_RM_VERSION_MISMATCH: Reason.NVML_MISMATCH,
-    binding.GPU_IS_LOST: Reason.GPU_LOST,
-    binding.RESET_REQUIRED: Reason.GPU_LOST,
-    binding.GPU_NOT_FOUND: Reason.GPU_LOST,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Reason.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Reason.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Reason.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_DEPRECATED: Reason.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_DATA: Reason.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: Reason.INSUFFICIENT_PERMISSIONS,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Reason.INSUFFICIENT_PERMISSIONS,
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: Reason.NVML_MISSING,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: Reason.NVML_MISSING,
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: Reason.NVML_MISMATCH,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Reason.GPU_LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Reason.GPU_LOST,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: Reason.GPU_LOST,
 }
 
-_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+_SENTINELS = {pynvml.NVML_VALUE_NOT_AVAILABLE_uint.value, pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value}
 
-_SM_CLOCK, _MEMORY_CLOCK, _AT_THE_GPU = 1, 2, 0
+_COMPUTE_MODES = {
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive_thread",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
+}
 
 # nvml.h, nvmlClocksEventReason*: the names are those of nvidia-smi's report without their prefix
 _THROTTLE_REASONS = {
@@ -52,6 +58,22 @@ _THROTTLE_REASONS = {
     0x400: "reliability",
 }
 
+# pynvml decodes names as UTF-8 and fails on others; what it wraps gives the bytes.
+_process_name = getattr(pynvml.nvmlSystemGetProcessName, "__wrapped__", pynvml.nvmlSystemGetProcessName)
+
+
+class _Memory(Protocol):
+    total: int
+    used: int
+    free: int
+
+
+class _Process(Protocol):
+    pid: int
+    usedGpuMemory: int | None  # noqa: N815 -- pynvml's name
+    gpuInstanceId: int  # noqa: N815
+    computeInstanceId: int  # noqa: N815
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -63,33 +85,35 @@ class Device:
 
 def reason_of(error: Exception) -> Reason:
     """The bounded reason of whatever a call into NVML raised."""
-    return _REASONS.get(error.code, Reason.NVML_ERROR) if isinstance(error, NvmlError) else Reason.NVML_ERROR
+    if isinstance(error, pynvml.NVMLError):
+        return _REASONS.get(error.value, Reason.NVML_ERROR)
+    if isinstance(error, pynvml.NVMLLibraryMismatchError):
+        return Reason.NOT_SUPPORTED
+    return Reason.NVML_ERROR
 
 
 def open_library() -> tuple[Device, ...]:
     """Load and initialise the library, and look up every device once."""
-    call("nvmlInitWithFlags", 0)
-    count = number("nvmlDeviceGetCount_v2")
+    pynvml.nvmlInit()
+    count = pynvml.nvmlDeviceGetCount()
     driver = Readings(reason_of)
-    version = driver.take("driver_version", lambda: shown(text("nvmlSystemGetDriverVersion")))
+    version = driver.take("driver_version", lambda: shown(pynvml.nvmlSystemGetDriverVersion()))
     return tuple(_device(index, version, driver.unknown) for index in range(count))
 
 
 def close_library() -> None:
     """Give the library back; it stays loaded."""
-    Readings(reason_of).take("shutdown", lambda: call("nvmlShutdown"))
+    Readings(reason_of).take("shutdown", pynvml.nvmlShutdown)
 
 
 def mig_enabled(handle: object) -> bool:
     """Whether the device is partitioned now."""
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
-    call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
-    return _plain(current.value) == 1
+    return _plain(pynvml.nvmlDeviceGetMigMode(handle)[0]) == 1
 
 
 def compute_mode(handle: object) -> str:
     """Who may make a context: `default`, `exclusive_process` …"""
-    return _COMPUTE_MODES[number("nvmlDeviceGetComputeMode", handle)]
+    return _COMPUTE_MODES[pynvml.nvmlDeviceGetComputeMode(handle)]
 
 
 def process_rows(handle: object, total: int | None) -> tuple[list[Row], Reason | None]:
@@ -106,23 +130,23 @@ def process_rows(handle: object, total: int | None) -> tuple[list[Row], Reason |
 
 def _plain(value: int) -> int:
     """`value`, unless it is one of NVML's numbers for "not available"."""
-    if value in binding.NOT_AVAILABLE:
-        raise NvmlError(binding.NOT_SUPPORTED, "the value", "not available")
+    if value in _SENTINELS:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
     return value
 
 
 def _device(index: int, driver: str | None, driver_unknown: dict[str, Reason]) -> Device:
     read = Readings(reason_of, dict(driver_unknown))
-    handle = read.take("uuid", lambda: _handle(index))
-    uuid = None if handle is None else read.take("uuid", lambda: shown(text("nvmlDeviceGetUUID", handle)))
+    handle = read.take("uuid", lambda: pynvml.nvmlDeviceGetHandleByIndex(index))
+    uuid = None if handle is None else read.take("uuid", lambda: shown(pynvml.nvmlDeviceGetUUID(handle)))
     if uuid is None:
         reason = read.unknown["uuid"]
         fields = ("name", "memory_total_bytes", "compute_capability", "sm_count", "mig_enabled", "compute_mode")
         unknown = {**read.unknown, **dict.fromkeys(fields, reason)}
         return Device(None, Gpu(uuid="", index=index, name="", driver_version=driver, unknown=unknown))
-    name = read.take("name", lambda: shown(text("nvmlDeviceGetName", handle)))
-    capability = read.take("compute_capability", lambda: _capability(handle))
-    cores = read.take("sm_count", lambda: _plain(number("nvmlDeviceGetNumGpuCores", handle)))
+    name = read.take("name", lambda: shown(pynvml.nvmlDeviceGetName(handle)))
+    capability = read.take("compute_capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    cores = read.take("sm_count", lambda: _plain(pynvml.nvmlDeviceGetNumGpuCores(handle)))
     total = None if cores is None or capability is None else sm_total(cores, capability)
     if total is None:
         read.unknown.setdefault("sm_count", Reason.NOT_SUPPORTED)
@@ -141,77 +165,59 @@ def _device(index: int, driver: str | None, driver_unknown: dict[str, Reason]) -
     )
 
 
-def _handle(index: int) -> object:
-    handle = ctypes.c_void_p()
-    call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-    return handle
-
-
-def _capability(handle: object) -> tuple[int, int]:
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    call("nvmlDeviceGetCudaComputeCapability", handle, ctypes.byref(major), ctypes.byref(minor))
-    return major.value, minor.value
-
-
-def _memory(handle: object) -> binding.Memory | binding.MemoryV2:
+def _memory(handle: object) -> _Memory:
     """Total, used and free bytes. The second version leaves the driver's own share out of `used`."""
-    memory = binding.MemoryV2(version=ctypes.sizeof(binding.MemoryV2) | 2 << 24)
     try:
-        call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(memory))
-    except NvmlError as error:
-        if error.code not in {binding.FUNCTION_NOT_FOUND, binding.ARGUMENT_VERSION_MISMATCH}:
+        memory: _Memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+    except pynvml.NVMLError as error:
+        if error.value not in {pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH}:
             raise
-        older = binding.Memory()
-        call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(older))
-        return older
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
     return memory
 
 
+_STRUCTURES = (("_v3", pynvml.c_nvmlProcessInfo_v3_t), ("_v2", pynvml.c_nvmlProcessInfo_v2_t))
 _ROOM = 64
 _room: dict[str, int] = {}
 
 
-def _list(function: str, handle: object) -> Sequence[binding.ProcessInfo]:
+def _list(name: str, handle: object) -> Sequence[_Process]:
     """One process list. It can outgrow the room made for it between two calls, and be of an older version.
 
-    The driver goes through its processes at each call, so the number is not asked first: there is room for as many
-    as lately and some more.
+    pynvml's own function asks twice, for the number first, and the driver goes through its processes each time; here
+    there is room for as many as lately and some more.
     """
-    try:
-        return _listed(f"{function}_v3", handle)
-    except NvmlError as error:
-        if error.code != binding.FUNCTION_NOT_FOUND:
-            raise
-        return _listed(f"{function}_v2", handle)
-
-
-def _listed(function: str, handle: object) -> Sequence[binding.ProcessInfo]:
-    for attempt in range(3):
-        room = _room.get(function, _ROOM)
-        count, found = ctypes.c_uint(room), (binding.ProcessInfo * room)()
+    for version, structure in _STRUCTURES:
         try:
-            call(function, handle, ctypes.byref(count), found)
-        except NvmlError as error:
-            if error.code != binding.INSUFFICIENT_SIZE or attempt == 2:
-                raise
-            _room[function] = count.value * 2 + _ROOM
-        else:
-            break
-    return found[: count.value]
+            function = getattr(pynvml.nvmlLib, name + version)
+        except AttributeError:
+            continue
+        for _ in range(3):
+            room = _room.get(name, _ROOM)
+            count, found = ctypes.c_uint(room), (structure * room)()
+            said = function(handle, ctypes.byref(count), found)
+            if said == pynvml.NVML_SUCCESS:
+                processes: Sequence[_Process] = found[: count.value]
+                return processes
+            if said != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+                break
+            _room[name] = count.value * 2 + _ROOM
+        if said != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise pynvml.NVMLError(said)
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
-def _row(process: binding.ProcessInfo, managed: set[int] | None, total: int | None) -> Row:
-    memory: int | None = process.used_memory
-    reason = None
-    if memory in binding.NOT_AVAILABLE:
+def _row(process: _Process, managed: set[int] | None, total: int | None) -> Row:
+    memory, reason = process.usedGpuMemory, None
+    if memory is None or memory in _SENTINELS:
         memory, reason = None, Reason.NOT_SUPPORTED
-    elif total is not None and process.used_memory > total:
+    elif total is not None and memory > total:
         memory, reason = None, Reason.NVML_ERROR
     return Row(
         pid=process.pid,
         used_memory_bytes=memory,
         memory_unknown_reason=reason,
-        instance=(process.gpu_instance, process.compute_instance),
+        instance=(process.gpuInstanceId, process.computeInstanceId),
         mps_client=None if managed is None else process.pid in managed,
         name=_name(process.pid),
     )
@@ -219,38 +225,35 @@ def _row(process: binding.ProcessInfo, managed: set[int] | None, total: int | No
 
 def _name(pid: int) -> str | None:
     try:
-        name = text("nvmlSystemGetProcessName", pid, size=1024)
-    except NvmlError:  # without its name a process counts all the same
+        name: str | bytes | None = _process_name(pid)
+    except Exception:  # noqa: BLE001 -- a vendor's library: without its name a process counts all the same
         return None
     return shown(name) if name else None
 
 
 def _throttle_reasons(handle: object) -> tuple[str, ...]:
-    wide = partial(number, room=ctypes.c_ulonglong)
     try:
-        bits = wide("nvmlDeviceGetCurrentClocksEventReasons", handle)
-    except NvmlError as error:
-        if error.code != binding.FUNCTION_NOT_FOUND:
+        bits = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+    except pynvml.NVMLError as error:
+        if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
             raise
-        bits = wide("nvmlDeviceGetCurrentClocksThrottleReasons", handle)  # its name before driver 535
+        bits = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)  # its name before driver 535
     bits = _plain(bits)
     return tuple(_THROTTLE_REASONS.get(1 << n, f"bit_{n}") for n in range(64) if bits >> n & 1)
 
 
 def _utilization(handle: object) -> float:
-    rates = binding.Utilization()
-    call("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(rates))
-    percent = _plain(rates.gpu)
+    percent: int = _plain(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     if percent > 100:
         raise ValueError(f"utilization of {percent} percent")
     return percent / 100
 
 
 FIELDS: Mapping[str, Callable[[object], object]] = {
-    "sm_clock_mhz": lambda handle: _plain(number("nvmlDeviceGetClockInfo", handle, _SM_CLOCK)),
-    "memory_clock_mhz": lambda handle: _plain(number("nvmlDeviceGetClockInfo", handle, _MEMORY_CLOCK)),
-    "power_watts": lambda handle: _plain(number("nvmlDeviceGetPowerUsage", handle)) / 1000,
-    "temperature_celsius": lambda handle: _plain(number("nvmlDeviceGetTemperature", handle, _AT_THE_GPU)),
+    "sm_clock_mhz": lambda handle: _plain(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)),
+    "memory_clock_mhz": lambda handle: _plain(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)),
+    "power_watts": lambda handle: _plain(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000,
+    "temperature_celsius": lambda handle: _plain(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
     "throttle_reasons": _throttle_reasons,
     "utilization_ratio": _utilization,
 }

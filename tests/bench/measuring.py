@@ -71,7 +71,7 @@ def machine() -> dict[str, Any]:
     cpu = next((row.partition(":")[2].strip() for row in Path("/proc/cpuinfo").read_text().splitlines()
                 if row.startswith("model name")), platform.machine())  # fmt: skip
     versions = {}
-    for name in ("msgspec", "prometheus-client", "starlette", "uvicorn", "structlog", "apscheduler"):
+    for name in ("msgspec", "prometheus-client", "starlette", "uvicorn", "structlog", "apscheduler", "nvidia-ml-py"):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

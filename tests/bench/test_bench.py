@@ -34,7 +34,7 @@ def test_the_daemon_loads_nothing_heavy_that_it_does_not_use():
 def test_a_command_loads_less_than_the_daemon():
     code = "import mpswatch.cli.check_config_command, sys; print(*sys.modules)"
     loaded = set(said("-c", code).split())
-    assert not loaded & {"uvicorn", "starlette", "apscheduler", "prometheus_client", "rich"}
+    assert not loaded & {"uvicorn", "starlette", "apscheduler", "pynvml", "prometheus_client", "rich"}
 
 
 def test_the_daemon_is_small_after_its_start_and_after_a_sweep():

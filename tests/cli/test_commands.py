@@ -315,7 +315,7 @@ def test_a_command_loads_nothing_that_it_does_not_use():
     script = (
         "import sys; from mpswatch.cli.group import mpswatch_command as m\n"
         "m.main(['check-config'], standalone_mode=False)\n"
-        "print(sorted({'rich', 'structlog', 'uvicorn', 'apscheduler', 'numpy'} & sys.modules.keys()))"
+        "print(sorted({'rich', 'structlog', 'uvicorn', 'apscheduler', 'numpy', 'pynvml'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -1,4 +1,4 @@
-"""NVML for real, through ctypes, against a library that the test builds (stub_nvml.c)."""
+"""NVML for real, through pynvml, against a library that the test builds (stub_nvml.c)."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ import msgspec
 
 from mpswatch.documents import Conditions, Envelope, Gpu, GpuLook, GpuProcess, Reason
 from mpswatch.gpu import nvml, source
-from mpswatch.gpu.binding import LIBRARY
 from mpswatch.gpu.source import GpuError, Readings
-from mpswatch.gpu.zeros import give_back_zeros
 from mpswatch.proc import Processes
 
 NAME = "nvml"
@@ -69,7 +67,6 @@ class NvmlSource:
             devices = nvml.open_library()
         except Exception as error:  # noqa: BLE001 -- a vendor's library: whatever comes out of it stays here
             raise _failed(error) from None
-        give_back_zeros(LIBRARY)
         if not devices:
             nvml.close_library()
             raise GpuError(Reason.NO_GPU, "the driver knows no GPU")

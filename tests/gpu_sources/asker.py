@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from mpswatch.gpu import GpuError, NvmlSource
-from mpswatch.gpu.zeros import give_back_zeros
 from mpswatch.proc import Processes
 
 source = NvmlSource()
@@ -19,11 +18,6 @@ for line in sys.stdin:
         if request["do"] == "new":
             source = NvmlSource(Processes(Path(request["proc"])), reopen_seconds=request["reopen_seconds"])
             answer = {}
-        elif request["do"] == "resident":
-            status = Path("/proc/self/status").read_text()
-            answer = {"kib": int(status.split("RssAnon:")[1].split()[0])}
-        elif request["do"] == "zeros":
-            answer = {"bytes": give_back_zeros("libnvidia-ml")}
         elif request["do"] == "look":
             answer = {"looks": msgspec.to_builtins(source.look())}
         else:

@@ -88,14 +88,6 @@ class Asker:
         assert_no_sentinel(answer)
         return looks
 
-    def resident(self):
-        """Anonymous memory of the process that asks, in KiB."""
-        return self._ask(do="resident")["kib"]
-
-    def zeros(self):
-        """Bytes of zeros that the library has given back."""
-        return self._ask(do="zeros")["bytes"]
-
     def conditions(self, uuid):
         answer = self._ask(do="conditions", uuid=uuid)
         return answer if "error" in answer else msgspec.convert(answer["conditions"], Conditions)
@@ -137,11 +129,3 @@ def make_asker(libraries, tmp_path_factory):
 @pytest.fixture
 def nvml(make_asker):
     return make_asker("today")
-
-
-@pytest.fixture
-def nvml_alone(libraries, tmp_path):
-    """In a process of its own, which nobody has asked anything yet."""
-    asker = Asker(libraries["today"], tmp_path, tree_module.ProcTree(tmp_path / "proc").root)
-    yield asker
-    asker.close()

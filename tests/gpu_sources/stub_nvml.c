@@ -20,21 +20,6 @@ typedef struct { unsigned pid; unsigned long long memory; unsigned gi, ci; } pro
 static device_t devices[16];
 static int initialised;
 
-/* The driver's tables for devices that are not there, which its nvmlInit writes zeros over: here with a mark in every
- * 64th page, which must not be lost. */
-enum { PAGE = 4096, PAGES = 2048 };
-static volatile char table[PAGES * PAGE];
-
-static void fill_table(void) {
-    for (unsigned n = 0; n < sizeof table; n++) table[n] = 0;
-    for (unsigned n = 0; n < PAGES; n += 64) table[n * PAGE + PAGE / 2] = (char)(1 + n / 64);
-}
-
-static int table_is_whole(void) {
-    for (unsigned n = 0; n < PAGES; n += 64) if (table[n * PAGE + PAGE / 2] != (char)(1 + n / 64)) return 0;
-    return 1;
-}
-
 static FILE *scenario(void) {
     const char *path = getenv("STUB_NVML");
     return path ? fopen(path, "r") : NULL;
@@ -53,7 +38,6 @@ static ret_t fate(const char *function, int index) {
     }
     fclose(file);
     if (!code && !initialised && strncmp(function, "nvmlInit", 8)) code = 1;
-    if (!code && initialised && !table_is_whole()) code = 999;
     return code;
 }
 
@@ -99,7 +83,7 @@ static ret_t processes(const char *function, device_t *device, unsigned *count, 
     return rows ? (n > room ? 7 : 0) : (n ? 7 : 0);
 }
 
-ret_t nvmlInitWithFlags(unsigned flags) { (void)flags; ret_t code = fate("nvmlInit", -1); if (!code) { initialised++; fill_table(); } return code; }
+ret_t nvmlInitWithFlags(unsigned flags) { (void)flags; ret_t code = fate("nvmlInit", -1); if (!code) initialised++; return code; }
 ret_t nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 ret_t nvmlShutdown(void) { ret_t code = fate("nvmlShutdown", -1); if (!code) initialised = 0; return code; }
 const char *nvmlErrorString(ret_t code) { (void)code; return "stub error"; }

@@ -297,34 +297,3 @@ def test_from_inside_a_pid_namespace_the_list_is_unknown(nvml, tmp_path, make_tr
     assert look.processes.unknown_reason == "pid_namespace_blind"
     assert look.gpu.sm_count == 132
     assert look.conditions.sm_clock_mhz == 1980
-
-
-def test_what_the_library_fills_with_zeros_takes_no_memory_and_the_rest_stays(nvml_alone):
-    """The stub writes 8 MiB, with marks that it misses at the next call if they are gone."""
-    nvml = nvml_alone
-    before = nvml.new("error nvmlInit 9").resident()
-    nvml.answer()
-    nvml.play(*RECORDED)
-    for _ in range(3):
-        (look,) = nvml.look()
-        assert len(look.processes.value) == 4
-        assert look.conditions.unknown == {}
-    assert nvml.resident() - before < 2048
-
-
-def test_a_library_opened_anew_takes_no_memory_either(nvml_alone):
-    nvml = nvml_alone
-    before = nvml.new("error nvmlDeviceGetHandleByIndex 15", reopen_seconds=0.0).resident()
-    for _ in range(3):
-        assert nvml.look()[0].gpu.uuid == ""
-    nvml.play(*RECORDED)
-    assert nvml.look()[0].gpu.uuid == UUID
-    assert nvml.resident() - before < 2048
-
-
-def test_nothing_but_the_librarys_own_zeros_is_given_back(nvml_alone):
-    """The kernel may show its memory and the interpreter's beside it as one mapping."""
-    assert nvml_alone.zeros() == 0, "it is not loaded"
-    nvml_alone.new().look()
-    table, marks = 8 << 20, 32 * 4096
-    assert table - marks - 8192 < nvml_alone.zeros() < table

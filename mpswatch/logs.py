@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal
 
+from mpswatch.names import printable
+
 # structlog.dev imports rich wherever it is installed, for tracebacks in colour: 4.5 MiB of a daemon's 50 and a
 # fifth of its start, for something that is not used here. It takes "not installed" for an answer.
 _hide_rich = "rich" not in sys.modules
@@ -27,8 +29,6 @@ try:
 finally:
     if _hide_rich:
         del sys.modules["rich"]
-
-from mpswatch.names import printable
 
 Format = Literal["auto", "json", "text"]
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from mpswatch.daemon.disk import Disk, DiskLook
 from mpswatch.daemon.facts import Facts
@@ -14,7 +15,6 @@ from mpswatch.daemon.keeper import KeepingError
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.restore import Restored, restore
 from mpswatch.documents import Event, Reason, SweepDocument
-from mpswatch.logs import Logger
 from mpswatch.mps.server_log import Faults
 
 
@@ -29,7 +29,7 @@ class Past:
         loop: asyncio.AbstractEventLoop,
         changed: Callable[[], None],
         found: Callable[[Iterable[SweepDocument]], None],
-        log: Logger,
+        log: Any,  # noqa: ANN401 - structlog's loggers are proxies
     ) -> None:
         self.restored: Restored | None = None
         self.paused = False

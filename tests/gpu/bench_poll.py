@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import functools
 import gc
 import json
 import os
@@ -29,8 +28,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-
-from mpswatch.gpu import binding  # noqa: E402 -- the path above is for plain python3
 
 
 def cpu() -> float:
@@ -54,35 +51,20 @@ def figures(rows: list[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-@functools.cache
-def device() -> ctypes.c_void_p:
-    """The first GPU, of a library opened once."""
-    handle = ctypes.c_void_p()
-    binding.call("nvmlInitWithFlags", 0)
-    binding.call("nvmlDeviceGetHandleByIndex_v2", 0, ctypes.byref(handle))
-    return handle
-
-
-def both_lists(handle: object) -> tuple[list[binding.ProcessInfo], ...]:
-    """The compute processes, and those of MPS, asked bare."""
-    found = []
-    for name in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"):
-        count, rows = ctypes.c_uint(256), (binding.ProcessInfo * 256)()
-        binding.call(name, handle, ctypes.byref(count), rows)
-        found.append(rows[: count.value])
-    return tuple(found)
-
-
 def floor(pipe: Path, control: str, server: int, driver: bool) -> None:
     asked = "get_server_list", "get_default_active_thread_percentage", f"get_client_list {server}"
     commands = "\n".join([*asked, f"get_server_status {server}", "ps", ""])
     environment = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
     said = subprocess.run([control], input=commands.encode(), capture_output=True, env=environment, check=True).stdout
     if driver:
-        for listed in both_lists(device())[0]:
+        import pynvml
+
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)
+        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
             with contextlib.suppress(Exception):
-                binding.text("nvmlSystemGetProcessName", listed.pid, size=1024)
-            Path(f"/proc/{listed.pid}/stat").read_bytes()
+                pynvml.nvmlSystemGetProcessName(process.pid)
+            Path(f"/proc/{process.pid}/stat").read_bytes()
     else:
         for row in said.splitlines():
             if re.fullmatch(rb"\d+", row):
@@ -167,15 +149,21 @@ def poll(pipe: Path, looks: int, rehearsal: list[str] | None) -> dict[str, objec
 
 
 def driver_parts() -> dict[str, Callable[[], object]]:
+    import pynvml
+
     from mpswatch.gpu import nvml
 
-    handle = device()
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     found: dict[str, Callable[[], object]] = {"nvml both lists and names": lambda: nvml.process_rows(handle, None)}
     for name, ask in nvml.FIELDS.items():
         found[f"nvml {name}"] = lambda ask=ask: ask(handle)
     found["nvml mig"] = lambda: nvml.mig_enabled(handle)
     found["nvml compute mode"] = lambda: nvml.compute_mode(handle)
-    found["nvml two lists bare"] = lambda: both_lists(handle)
+    found["nvml two lists bare"] = lambda: (
+        pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
+        pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle),
+    )
     return found
 
 
@@ -214,10 +202,15 @@ def resident() -> dict[str, float]:
 def memory() -> dict[str, object]:
     """Resident size at each step from a bare interpreter to an open library."""
     steps: dict[str, object] = {"interpreter": resident()}
-    handle = device()
+    import pynvml
+
+    steps["pynvml imported"] = resident()
+    pynvml.nvmlInit()
     steps["nvmlInit"] = resident()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     for _ in range(5):
-        both_lists(handle)
+        pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)
     steps["lists"] = resident()
     ctypes.CDLL(None).malloc_trim(0)
     steps["trimmed"] = resident()

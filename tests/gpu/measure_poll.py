@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from bench_poll import both_lists, device
+import pynvml
 
 from mpswatch.documents import to_json
 from mpswatch.gpu import open_sources
@@ -45,7 +45,9 @@ def floor(pipe: Path, server: int) -> None:
     subprocess.run(
         ["nvidia-cuda-mps-control"], input=commands.encode(), capture_output=True, env=environment, check=True
     )
-    for process in both_lists(device())[0]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)
+    for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
         Path(f"/proc/{process.pid}/stat").read_bytes()
 
 
@@ -68,6 +70,7 @@ def main() -> None:
         mps_deadline=5.0,
         gpu_deadline=5.0,
     )
+    pynvml.nvmlInit()
     for _ in range(3):
         snapshot = poller.look()
     servers = snapshot.daemons[0].servers.value or ()

@@ -7,7 +7,7 @@ are there, and every ten minutes, for somebody may have set another.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -41,6 +41,10 @@ class Limits:
         if gpus is not None:
             self.gpus = tuple(look.gpu.uuid for look in gpus if not look.gpu.mig_enabled)
         self.gpus = self.gpus or ()
+
+    def keep(self, daemons: Collection[str]) -> None:
+        """Forget all others."""
+        self._asked = {name: asked for name, asked in self._asked.items() if name in daemons}
 
     def due(self, daemon: str) -> bool:
         """Whether it is time to ask this daemon again."""

@@ -28,6 +28,7 @@ from mpswatch.gpu import GpuSource, conditions_unknown
 from mpswatch.identity import Identities, Known
 from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
+from mpswatch.poll.asked import Asked
 from mpswatch.poll.limits import Limits
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
 from mpswatch.poll.patterns import Patterns
@@ -64,7 +65,7 @@ class Poller:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._host = host
-        self._daemons = tuple(daemons)
+        self._asked: dict[str, Asked] = {}
         self._program = control_program
         self._sources = tuple(sources)
         self._processes = processes
@@ -74,25 +75,26 @@ class Poller:
         self._patterns = Patterns(expectations)
         self._clock = clock
         self._one_at_a_time = threading.Lock()
-        self._servers: dict[str, tuple[int, ...]] = {}
         self._limits = Limits()
         self._tenants: tuple[Tenant, ...] = ()
         self._identities_before: dict[int, Identity] = {}
         self._doubts: set[object] = set()
-        # A sweep's own questions have threads of their own, so that a poll under way does not look like a stuck one.
-        self._watched_daemons = {address.name: Watched(f"mps {address.name}") for address in self._daemons}
-        self._watched_for_sweep = {address.name: Watched(f"mps {address.name} (sweep)") for address in self._daemons}
         self._watched_sources = [Watched(source.name) for source in self._sources]
         self._watched_conditions = [Watched(f"{source.name} (conditions)") for source in self._sources]
         self._watched_proc = Watched("proc")
         self._watched_identity = Watched("identity")
-        self._logs = {
-            address.name: ControlLog(address.log_directory)
-            for address in self._daemons
-            if address.log_directory is not None
+        self.watch(daemons)
+
+    def watch(self, daemons: Sequence[DaemonAddress]) -> None:
+        """Look at these control daemons from now on; what is known of those that stay is kept."""
+        before = self._asked
+        self._asked = {
+            address.name: kept
+            if (kept := before.get(address.name)) is not None and kept.address == address
+            else Asked(address)
+            for address in daemons
         }
-        self._watched_logs = {name: Watched(f"control.log of {name}") for name in self._logs}
-        self._watched_logs_for_sweep = {name: Watched(f"control.log of {name} (sweep)") for name in self._logs}
+        self._limits.keep(self._asked)
 
     def look(self) -> PollSnapshot:
         """A fresh snapshot. Does not raise for anything outside: what is not known says so.
@@ -112,18 +114,18 @@ class Poller:
                 look,
                 system_memory=SystemMemory(total_bytes=total, available_bytes=available),
                 host=self._host,
-                simulated=any(mps.is_rehearsal(address.pipe_directory) for address in self._daemons),
+                simulated=any(mps.is_rehearsal(asked.address.pipe_directory) for asked in self._asked.values()),
                 started_at=started_at,
                 finished_at=self._clock(),
             )
 
     def look_at_daemon(self, name: str, *, with_contexts: bool = False) -> DaemonLook:
         """One control daemon alone, on one connection: a sweep's own looks between two polls."""
-        address = next((address for address in self._daemons if address.name == name), None)
-        if address is None:
+        asked = self._asked.get(name)
+        if asked is None:
             raise ValueError(f"no control daemon is called {name!r}")
-        look, _ = self._ask(address, self._watched_for_sweep[name], with_contexts=with_contexts)()
-        return self._with_waiting(look, self._watched_logs_for_sweep)
+        look, _ = self._ask(asked, asked.for_sweep, with_contexts=with_contexts)()
+        return self._with_waiting(look, asked.log, asked.log_for_sweep)
 
     def conditions(self, uuid: str) -> Conditions:
         """What one GPU is doing now, from the first source that can say; all unknown when none can."""
@@ -144,14 +146,14 @@ class Poller:
         if self._limits.gpus is None:
             gpus = self._gpus()
             self._limits.see(gpus.looks)
-        asked = [
-            self._ask(address, self._watched_daemons[address.name], with_contexts=True) for address in self._daemons
-        ]
+        asked = list(self._asked.values())
+        answers = [self._ask(one, one.watched, with_contexts=True) for one in asked]
         gpus = gpus or self._gpus()
         self._limits.see(gpus.looks)
-        answers = [answer() for answer in asked]  # each comes by its own deadline
+        found = [answer() for answer in answers]  # each comes by its own deadline
         daemons = tuple(
-            (self._with_waiting(self._limits.complete(look), self._watched_logs), source) for look, source in answers
+            (self._with_waiting(self._limits.complete(look), one.log, one.watched_log), source)
+            for one, (look, source) in zip(asked, found, strict=True)
         )
         seen = tuple(look for look, _ in daemons)
         identities, proc = self._identities(seen, gpus.looks or ())
@@ -177,9 +179,8 @@ class Poller:
         except Exception as error:  # noqa: BLE001 -- without identities the figures are right all the same
             return {}, looks.reason_of(error)
 
-    def _with_waiting(self, look: DaemonLook, watched: Mapping[str, Watched]) -> DaemonLook:
+    def _with_waiting(self, look: DaemonLook, log: ControlLog | None, watched: Watched) -> DaemonLook:
         """`look` with who waits for another server, where control.log can be read."""
-        log = self._logs.get(look.name)
         if log is None or look.servers.value is None or look.protocol == "3":  # whose log says it in other words
             reason = Reason.NOT_RECORDED if log is None else look.up_reason or Reason.DAEMON_SILENT
             reason = Reason.PROTOCOL_UNSUPPORTED if look.protocol == "3" else reason
@@ -187,7 +188,7 @@ class Poller:
         servers = look.servers.value
         server = servers[0] if len(servers) == 1 else None
         try:
-            waiting = watched[look.name].call(
+            waiting = watched.call(
                 lambda: log.look(
                     server=server.pid if server else None,
                     server_uid=server.uid if server else None,
@@ -210,10 +211,11 @@ class Poller:
         return uid is None or uid == client.uid
 
     def _ask(
-        self, address: DaemonAddress, watched: Watched, *, with_contexts: bool
+        self, asked: Asked, watched: Watched, *, with_contexts: bool
     ) -> Callable[[], tuple[DaemonLook, SourceLook]]:
         """Begin to ask one control daemon; what is returned waits for its answer, and does not raise."""
-        began = time.monotonic()
+        # Named one by one: a question that held `asked` would keep its own thread from ending with it.
+        began, address, known = time.monotonic(), asked.address, asked.servers
         # A sweep's own looks are about its client alone.
         gpus, limits_due = (self._limits.gpus, self._limits.due(address.name)) if with_contexts else (None, False)
         try:
@@ -221,7 +223,7 @@ class Poller:
                 lambda: mps.look(
                     name=address.name,
                     pipe_directory=address.pipe_directory,
-                    known_servers=self._servers.get(address.name, ()),
+                    known_servers=known,
                     program=self._program,
                     deadline=self._mps_deadline,
                     processes=self._processes,
@@ -235,18 +237,19 @@ class Poller:
             source = looks.failed("mps", address.name, began, stuck)
             unknown = looks.daemon_unknown(address, source, self._clock())
             return lambda: (unknown, source)
-        return lambda: self._answer(address, question, began)
+        return lambda: self._answer(asked, question, began)
 
     def _answer(
-        self, address: DaemonAddress, question: Question[tuple[DaemonLook, SourceLook]], began: float
+        self, asked: Asked, question: Question[tuple[DaemonLook, SourceLook]], began: float
     ) -> tuple[DaemonLook, SourceLook]:
+        address = asked.address
         try:
             look, source = question.result(self._mps_deadline + GRACE)
         except Exception as error:  # noqa: BLE001 -- one source's fault, ours included, takes nothing else down
             source = looks.failed("mps", address.name, began, error)
             return looks.daemon_unknown(address, source, self._clock()), source
         if look.servers.value is not None:
-            self._servers[address.name] = tuple(server.pid for server in look.servers.value)
+            asked.servers = tuple(server.pid for server in look.servers.value)
         return look, source
 
     def _gpus(self) -> Gpus:

@@ -316,6 +316,38 @@ def test_a_light_look_at_one_daemon_asks_less_and_knows_the_servers(host, daemon
         watch.look_at_daemon("nobody")
 
 
+def address_of(daemon):
+    return DaemonAddress(name=daemon.directory.name, pipe_directory=daemon.directory)
+
+
+def test_a_daemon_that_comes_later_is_asked_from_then_on_and_what_is_known_of_the_first_stays(
+    host, daemon, other_daemon
+):
+    watch = poller(host, daemon, sources=[Source()])
+    watch.look()
+    asked = len(daemon.asked())
+    other_daemon.play({"servers": {}})
+    watch.watch([address_of(daemon), address_of(other_daemon)])
+    assert [look.name for look in watch.look().daemons] == ["pipe", "other"]
+    assert len(daemon.asked()) == asked + 1, "its server is still known: one connection"
+
+
+def test_a_daemon_that_is_dropped_is_asked_no_more_and_its_threads_end(host, daemon, other_daemon):
+    other_daemon.play({"servers": {}})
+    watch = poller(host, daemon, other_daemon, sources=[Source()])
+    watch.look()
+    watch.look_at_daemon("other")
+    of_other = {thread for thread in threading.enumerate() if "mps other" in thread.name}
+    assert len(of_other) == 2
+    asked = len(other_daemon.asked())
+    watch.watch([address_of(daemon)])
+    assert [look.name for look in watch.look().daemons] == ["pipe"]
+    assert len(other_daemon.asked()) == asked
+    for thread in of_other:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
 def test_a_light_look_does_not_wait_for_a_poll_that_hangs(host, daemon):
     source = Source()
     source.hangs = True

@@ -13,7 +13,7 @@ from mpswatch.documents import DaemonLook, Envelope, Reason, ServerLook, SourceL
 from mpswatch.errors import MpswatchError
 from mpswatch.mps import asking_3, commands, grammar, protocol
 from mpswatch.mps.devices import Device, served
-from mpswatch.mps.discovery import visible_devices
+from mpswatch.mps.discovery import devices_visible_to
 from mpswatch.mps.limits import default_memory
 from mpswatch.mps.lines import OtherProtocol, ReplyError
 from mpswatch.mps.program import DaemonAbsent, environment_of, said_by
@@ -69,11 +69,15 @@ def look(
     simulated = is_rehearsal(pipe_directory)
     session, session_reason = _our_session(pipe_directory, processes)
     unknown: dict[str, Reason] = {} if session_reason is None else {"our_session": session_reason}
-    visible = visible_devices(pipe_directory, processes) if with_contexts else None
+    daemon = protocol.daemon_process(pipe_directory, processes)
+    visible = devices_visible_to(*daemon, processes) if daemon and with_contexts else None
     devices = None if gpus is None else served(visible, gpus)
+    started_for_3 = protocol.started_for_3(*daemon, processes) if daemon else None
     asking = _Asking(pipe_directory, program, began + deadline, processes, devices=devices, simulated=simulated)
     try:
-        said = asking.whichever_protocol(known_servers, with_contexts=with_contexts, limits_due=limits_due)
+        said = asking.whichever_protocol(
+            started_for_3, known_servers, with_contexts=with_contexts, limits_due=limits_due
+        )
         if session is None:  # a sweep may have begun while the daemon took its time
             session, _ = _our_session(pipe_directory, processes)
     except MpswatchError as found:
@@ -138,9 +142,10 @@ class _Asking:
         self._devices = devices
         self._simulated = simulated
 
-    def whichever_protocol(self, known_servers: Sequence[int], *, with_contexts: bool, limits_due: bool) -> _Said:
-        """A daemon that was started for protocol 3 is asked in it, and one that shows only now that it speaks it."""
-        shown = protocol.said_at_start(self._pipe_directory, self._processes)
+    def whichever_protocol(
+        self, shown: str | None, known_servers: Sequence[int], *, with_contexts: bool, limits_due: bool
+    ) -> _Said:
+        """A daemon that was started for protocol 3 (`shown`) is asked in it, and one that shows it only now."""
         if shown is None:
             try:
                 said = self._protocol_2(known_servers, with_contexts=with_contexts, limits_due=limits_due)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from mpswatch.mps.protocol import daemon_pid, is_socket, started_for_3
+from mpswatch.mps.protocol import daemon_pid, daemon_process, is_socket, started_for_3
 from mpswatch.proc import Processes, ProcessGone
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -56,13 +56,13 @@ def log_directory(pipe_directory: Path, processes: Processes) -> Path | None:
 
 def visible_devices(pipe_directory: Path, processes: Processes) -> tuple[str, ...] | None:
     """CUDA_VISIBLE_DEVICES of the daemon, the GPUs that its clients may use; None for all, or where nothing tells."""
-    pid = daemon_pid(pipe_directory)
-    ticks = processes.start_ticks(pid) if pid is not None else None
-    return None if pid is None or ticks is None else _visible_devices(pid, ticks, processes)
+    process = daemon_process(pipe_directory, processes)
+    return None if process is None else devices_visible_to(*process, processes)
 
 
 @lru_cache(maxsize=64)  # an environment never changes: what a process was started with
-def _visible_devices(pid: int, _start_ticks: int, processes: Processes) -> tuple[str, ...] | None:
+def devices_visible_to(pid: int, _start_ticks: int, processes: Processes) -> tuple[str, ...] | None:
+    """As `visible_devices`, of the control daemon that is process `pid`."""
     if not _is_control(pid, processes):
         return None
     said = processes.environment(pid).get("CUDA_VISIBLE_DEVICES")
@@ -107,7 +107,8 @@ def _by_environment(processes: Processes) -> Iterator[Path]:
 
 def _default(pid: int, processes: Processes) -> Path:
     try:
-        roots = started_for_3(pid, processes) is not None and processes.identity(pid).uid == 0
+        who = processes.identity(pid)
+        roots = who.uid == 0 and started_for_3(pid, who.start_ticks, processes) is not None
     except ProcessGone:
         roots = False
     return ROOTS_PIPE_DIRECTORY_3 if roots else DEFAULT_PIPE_DIRECTORY

@@ -20,20 +20,9 @@ from mpswatch.proc import PID_MAX, Processes, ProcessGone
 _FOLDERS_LOOKED_AT = 64
 
 
-def said_at_start(pipe_directory: Path, processes: Processes) -> str | None:
-    """What the daemon of `pipe_directory` was started with that makes it speak protocol 3, in words, or None."""
-    pid = daemon_pid(pipe_directory)
-    return None if pid is None else started_for_3(pid, processes)
-
-
-def started_for_3(pid: int, processes: Processes) -> str | None:
-    """What process `pid`, if a control daemon, was started with that makes it speak protocol 3, in words, or None."""
-    ticks = processes.start_ticks(pid)
-    return None if ticks is None else _started_for_3(pid, ticks, processes)
-
-
 @lru_cache(maxsize=64)  # asked at each poll, and what a process was started with never changes
-def _started_for_3(pid: int, _start_ticks: int, processes: Processes) -> str | None:
+def started_for_3(pid: int, _start_ticks: int, processes: Processes) -> str | None:
+    """What process `pid`, if a control daemon, was started with that makes it speak protocol 3, in words, or None."""
     try:
         facts = processes.facts(pid)
     except ProcessGone:
@@ -47,6 +36,13 @@ def _started_for_3(pid: int, _start_ticks: int, processes: Processes) -> str | N
         if word in {"-p3", "--protocol=3"} or (word in {"-p", "--protocol"} and following == "3"):
             return f"the daemon was started with {word} {following}".rstrip()
     return None
+
+
+def daemon_process(pipe_directory: Path, processes: Processes) -> tuple[int, int] | None:
+    """Pid and start ticks of the process that the daemon's pid file names; it may be old: look who that is."""
+    pid = daemon_pid(pipe_directory)
+    ticks = None if pid is None else processes.start_ticks(pid)
+    return None if pid is None or ticks is None else (pid, ticks)
 
 
 def daemon_pid(pipe_directory: Path) -> int | None:

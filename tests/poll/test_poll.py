@@ -334,10 +334,11 @@ def test_a_daemon_that_comes_later_is_asked_from_then_on_and_what_is_known_of_th
 
 def test_a_daemon_that_is_dropped_is_asked_no_more_and_its_threads_end(host, daemon, other_daemon):
     other_daemon.play({"servers": {}})
+    earlier = set(threading.enumerate())
     watch = poller(host, daemon, other_daemon, sources=[Source()])
     watch.look()
     watch.look_at_daemon("other")
-    of_other = {thread for thread in threading.enumerate() if "mps other" in thread.name}
+    of_other = {thread for thread in threading.enumerate() if "mps other" in thread.name} - earlier
     assert len(of_other) == 2
     asked = len(other_daemon.asked())
     watch.watch([address_of(daemon)])

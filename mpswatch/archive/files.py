@@ -61,6 +61,14 @@ def read_run(path: Path) -> SweepDocument:
 
 def read_document(path: Path, kind: type[D]) -> D:
     """Read a document of `kind`, as `read_run` does."""
+    try:
+        return from_json(read_data(path), kind)
+    except DocumentError as error:
+        raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: {error}") from None
+
+
+def read_data(path: Path) -> bytes:
+    """Give what a file holds, decompressed where it is compressed."""
     with named_errors("read", path), open(path, "rb", opener=_without_following_or_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: not a regular file")
@@ -69,10 +77,7 @@ def read_document(path: Path, kind: type[D]) -> D:
         data = _decompress(path, data)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: larger than any run ({MAX_DOCUMENT_BYTES} bytes)")
-    try:
-        return from_json(data, kind)
-    except DocumentError as error:
-        raise ArchiveError(Reason.ARCHIVE_READ_FAILED, f"{path}: {error}") from None
+    return data
 
 
 def _without_following_or_waiting(path: str, flags: int) -> int:

@@ -10,9 +10,11 @@ from pathlib import Path
 import click
 
 from mpswatch.archive import Archive, ArchiveError, RunEntry, read_run
+from mpswatch.archive.files import read_data
 from mpswatch.cli.options import ARCHIVE, AS_JSON, Source, configured
+from mpswatch.cli.schema_command import KINDS
 from mpswatch.daemon.exit import Exit
-from mpswatch.documents import DocumentError, Event, PollSnapshot, Reason, from_json, to_json
+from mpswatch.documents import Document, DocumentError, Event, Reason, SweepDocument, from_json, to_json
 from mpswatch.names import printable
 
 
@@ -53,15 +55,16 @@ def show_run(*, source: Source, run: str, as_json: bool) -> None:
 
 
 @command.command("validate")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--quiet", is_flag=True, help="Name only what is bad.")
-def validate(*, paths: tuple[Path, ...], quiet: bool) -> None:
-    """Check files: runs, polls, and journals (.jsonl); a directory stands for all of those below it.
+@configured(ARCHIVE)
+def validate(*, source: Source, paths: tuple[Path, ...], quiet: bool) -> None:
+    """Check files: runs, polls, interference, and journals (.jsonl); a directory stands for all of those below it.
 
-    Each bad one is named with the place of the fault, and the exit code is 1.
+    Without PATHS the archive is checked. Each bad one is named with the place of the fault, and the exit code is 1.
     """
     bad = 0
-    for path in _files(paths):
+    for path in _files(paths or (_archive(source).directory,)):
         fault = _fault(path)
         if fault is not None:
             bad += 1
@@ -106,34 +109,28 @@ def _files(paths: tuple[Path, ...]) -> list[Path]:
     return found
 
 
+class _Any(Document, frozen=True, kw_only=True):
+    """What every document but an event says of itself; the reference's say nothing."""
+
+    kind: str = "sweep"
+
+
 def _fault(path: Path) -> str | None:
     """What is wrong with the file, with its place; None when it is in order."""
     try:
+        data = read_data(path)
         if path.suffix == ".jsonl":
-            return _journal_fault(path)
-        if path.suffix == ".json" and _kind(path) == "poll":
-            from_json(path.read_bytes(), PollSnapshot)
-        else:
-            read_run(path)
+            return _journal_fault(data)
+        from_json(data, KINDS.get(from_json(data, _Any).kind, SweepDocument))
     except ArchiveError as error:
         return error.detail.removeprefix(f"{path}: ")
     except DocumentError as error:
         return str(error)
-    except OSError as error:
-        return error.strerror or str(error)
     return None
 
 
-def _kind(path: Path) -> str:
-    try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return ""
-    return str(found.get("kind", "")) if isinstance(found, dict) else ""
-
-
-def _journal_fault(path: Path) -> str | None:
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+def _journal_fault(data: bytes) -> str | None:
+    for number, line in enumerate(data.splitlines(), start=1):
         try:
             from_json(line, Event)
         except DocumentError as error:

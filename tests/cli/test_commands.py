@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -294,6 +295,21 @@ def test_a_foreign_document_with_simulated_quantities_does_not_pass_for_measured
     done = mpswatch("archive", "show", path)
     assert (done.returncode, done.stdout) == (1, "")
     assert "simulated is False" in done.stderr
+
+
+def test_validate_without_paths_checks_the_archive_and_its_journal(mpswatch, tmp_path):
+    archive = tmp_path / "archive"
+    (archive / "runs").mkdir(parents=True)
+    (archive / "runs" / "run.json.gz").write_bytes(gzip.compress(REFERENCE.read_bytes()))
+    event = {"kind": "started", "at": "2026-11-30T12:00:00Z", "host": "gpu-07", "message": "so it was"}
+    (archive / "journal.jsonl").write_text(json.dumps(event) + "\n")
+    done = mpswatch("archive", "validate", "--archive", archive)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("in order") == 2
+    (archive / "journal.jsonl").write_text(json.dumps(event) + "\n{cut off\n")
+    done = mpswatch("archive", "validate", "--quiet", "--archive", archive)
+    assert (done.returncode, done.stdout) == (Exit.FAILED, "")
+    assert done.stderr.startswith(f"{archive}/journal.jsonl: line 2: ")
 
 
 def test_a_file_name_cannot_write_to_the_terminal(mpswatch, tmp_path):

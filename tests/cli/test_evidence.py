@@ -102,6 +102,7 @@ def test_interference_is_a_table_a_picture_and_a_file(mpswatch: Run, tmp_path: P
     jsonschema.validate(document, json_schema(InterferenceDocument))
     assert document["complete"] is True
     assert document["simulated"] is True
+    assert f"{file}: in order" in mpswatch("archive", "validate").stdout
 
 
 def test_interference_with_a_cap_that_mps_would_ignore_is_a_wrong_argument(mpswatch: Run) -> None:

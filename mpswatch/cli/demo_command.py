@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,17 +48,22 @@ def command(*, source: Source, once: bool, stack: Path | None, as_json: bool) ->
 
     if as_json and not once:
         raise click.UsageError("--json goes with --once: the running daemon has /api/v1/latest")
-    with tempfile.TemporaryDirectory(prefix="mpswatch-demo-", ignore_cleanup_errors=True) as scratch:
-        reread = _reader(source, Path(scratch))
+    directory = stack or Path(tempfile.mkdtemp(prefix="mpswatch-demo-"))
+    reread = _reader(source, directory)
+    try:
         reread()  # faults are said before the stack starts
-        with demo_stack(stack or Path(scratch) / "stack") as running:
+        with demo_stack(directory) as running:
             _wire(source, running)
             code = _once(reread(), as_json=as_json) if once else _serve(reread)
+    finally:
+        if stack is None:
+            shutil.rmtree(directory, ignore_errors=True)  # as the stack has done by itself, where it had begun
     os._exit(code)
 
 
-def _reader(source: Source, scratch: Path) -> Callable[[], Config]:
-    base = {**BASE, "archive.directory": str(scratch / "archive")}
+def _reader(source: Source, directory: Path) -> Callable[[], Config]:
+    """The archive lies in the stack's directory, which the stack removes, also where we have to leave at once."""
+    base = {**BASE, "archive.directory": str(directory / "archive")}
     return lambda: source.load(base)
 
 

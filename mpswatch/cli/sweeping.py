@@ -44,8 +44,8 @@ def sweep_now(
     refuse_mixed_stacks(config, simulated=simulated)
     parts = make_parts(config, simulated=simulated)
     stop = Stop()
-    _drain_on_signals(stop)
     work = Path(tempfile.mkdtemp(prefix="mpswatch-"))
+    _drain_on_signals(stop, work)
     snapshot = parts.poller.look()
     swept = sweep_once(
         parts,
@@ -66,10 +66,12 @@ def sweep_now(
     return _exit_code(swept, interrupted=stop.requested)
 
 
-def _drain_on_signals(stop: Stop) -> None:
+def _drain_on_signals(stop: Stop, work: Path) -> None:
     def asked(_number: int, _frame: FrameType | None) -> None:
         if stop.requested:
             _say(b"\nleaving at once; the client drains and leaves by itself\n")
+            with contextlib.suppress(OSError):  # not empty: a client may still read its own code there
+                work.rmdir()
             os._exit(Exit.LEFT_AT_ONCE)
         stop.request()
         _say(b"\nletting the client drain, then writing what was measured; again to leave at once\n")

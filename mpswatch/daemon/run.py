@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,8 +53,7 @@ def run(
             after_sweep=after_sweep,
         )
         code = await service.run()
-        if not service.client_is_left:
-            shutil.rmtree(work_directory, ignore_errors=True)
+        service.tidy_up()
         return code
 
     # Not asyncio.run: it would wait for whatever thread the web server's libraries left behind.

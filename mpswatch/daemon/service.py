@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import time
@@ -84,6 +85,7 @@ class Service:
         )
         self._outlook = Outlook(notifier=notifier, last_fault_age=self._past.last_fault_age, log=self._log)
         self._after_sweep = after_sweep
+        self._work_directory = work_directory
         self._stopping: asyncio.Event = asyncio.Event()
         # Asked now: once it has hung up, it is no terminal any more. Under nohup it is nobody's.
         self._terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
@@ -264,6 +266,7 @@ class Service:
     def _asked_to_stop(self, name: str) -> None:
         if self._stopping.is_set():
             self._log.warning("leaving at once; a client that measures drains and leaves by itself")
+            self.tidy_up()
             logs.flush(0.5)
             os._exit(Exit.LEFT_AT_ONCE)
         self._log.info("stopping", signal=name)
@@ -290,10 +293,10 @@ class Service:
             self._check_client()
         self._polling.trigger()
 
-    @property
-    def client_is_left(self) -> bool:
-        """Whether a measuring client may still be at work: it is not to lose its program's file."""
-        return self._sweeping.running
+    def tidy_up(self) -> None:
+        """Remove the measuring client's program, unless one may still be at work: it is not to lose it."""
+        if not self._sweeping.running:
+            shutil.rmtree(self._work_directory, ignore_errors=True)
 
     async def _stop(self) -> None:
         """No new jobs, lifelines closed, clients gone or drain time over, archive flushed, web last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -127,6 +128,32 @@ def test_the_demonstration_serves_sweeps_and_stops_with_everything_that_it_start
     assert not stack.exists()
     left = [pid for pid in Path("/proc").iterdir() if str(stack).encode() in _arguments(pid)]
     assert left == []
+
+
+@pytest.mark.parametrize("options", [("--web.listen-address", "127.0.0.1:0"), ("--once",)])
+def test_a_demonstration_that_is_told_twice_to_stop_leaves_at_once_and_no_folder_behind(short_path, until, options):
+    folder = short_path / "tmp"
+    folder.mkdir()
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "mpswatch", "demo", *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+        start_new_session=True,
+    )
+    try:
+        # once its own folder is there, signals are handled (that of the client's program comes last)
+        until(lambda: list(folder.glob("mpswatch-demo-*/rehearsal.json")) and len(list(folder.iterdir())) == 2)
+        time.sleep(0.5)
+        demo.send_signal(signal.SIGINT)
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(30) in {Exit.LEFT_AT_ONCE, Exit.OK, Exit.INTERRUPTED}
+        until(lambda: not list(folder.glob("mpswatch-demo-*")))
+        assert not [path for path in folder.iterdir() if not any(path.iterdir())]
+    finally:
+        if demo.poll() is None:
+            demo.kill()
+            demo.wait()
 
 
 def test_a_demonstration_that_is_killed_leaves_no_process_behind(short_path, until):

@@ -3,7 +3,8 @@
 `gather(archive, journal, since, until)` reads; `write(period)` gives the HTML; `pictures(period)` the SVGs alone.
 """
 
-from mpswatch.report.gathering import Period, SeriesReport, gather
-from mpswatch.report.writing import pictures, write
+from mpswatch.report.gathering import InterferenceReport, Period, SeriesReport, gather
+from mpswatch.report.pictures import pictures
+from mpswatch.report.writing import write
 
-__all__ = ["Period", "SeriesReport", "gather", "pictures", "write"]
+__all__ = ["InterferenceReport", "Period", "SeriesReport", "gather", "pictures", "write"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -13,13 +15,23 @@ from pathlib import Path
 import pytest
 
 from mpswatch.archive import Archive
+from mpswatch.archive.interference import Interferences
 from mpswatch.documents import Reason
 from mpswatch.journal import Journal
 from mpswatch.report import gather, pictures, write
 
-_spec = importlib.util.spec_from_file_location("report_facts", Path(__file__).parents[1] / "latest/facts.py")
-facts = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(facts)
+TESTS = Path(__file__).parents[1]
+
+
+def _load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+facts = _load("report_facts", TESTS / "latest/facts.py")
+_browser = _load("report_browser", TESTS / "page/browser.py")
 
 OTHER = "GPU-99999999-0000"
 MOMENT = timedelta(seconds=10)
@@ -56,6 +68,38 @@ def archive(tmp_path):
     return made
 
 
+@pytest.fixture
+def neighbours(archive):
+    """Interference of both GPUs within the period, twice of the first, and once long before it."""
+    kept = Interferences(archive.directory)
+    kept.write(facts.interference(hour(2), run_id="pairs-1"))
+    kept.write(facts.interference(hour(8), run_id="pairs-2", failed={("75", "100"): Reason.DEADLINE}))
+    kept.write(facts.interference(hour(8), run_id="pairs-3", gpu=facts.gpu(OTHER)))
+    kept.write(facts.interference(hour(-400), run_id="pairs-0"))
+    return kept
+
+
+@pytest.fixture
+def thorough(archive):
+    """Ten thorough runs whose sustained figure alone falls, in the last two."""
+    for number in range(10):
+        scale = 0.8 if number >= 8 else 1.0
+        archive.write(facts.thorough(hour(number) + MOMENT, run_id=f"thorough-{number}", scale=scale))
+
+
+@pytest.fixture
+def whole(archive, neighbours, thorough, tmp_path):
+    """Where a report lies that has something of everything."""
+    (tmp_path / "report.html").write_text(write(report_of(archive)))
+    return (tmp_path / "report.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with _browser.Browser() as running:
+        yield running
+
+
 def report_of(archive, **span):
     return gather(archive, Journal(archive.directory), **{"until": hour(24), **span})
 
@@ -63,6 +107,55 @@ def report_of(archive, **span):
 def test_each_gpu_has_its_own_series(archive):
     period = report_of(archive)
     assert sorted((one.series.gpu_uuid, len(one.runs)) for one in period.series) == [(facts.GPU, 20), (OTHER, 2)]
+
+
+def test_interference_of_the_period_is_in_it_each_by_itself(archive, neighbours):
+    period = report_of(archive, since=hour(0))
+    assert [(one.gpu_uuid, [document.run_id for document in one.documents]) for one in period.interferences] == [
+        (facts.GPU, ["pairs-2", "pairs-1"]),
+        (OTHER, ["pairs-3"]),
+    ]
+    text = write(period)
+    assert text.count(">29.0%<") == 3  # matmul under 25 % beside 75 %, in each of the three
+    assert "pairs-0" not in text
+    assert "unknown: deadline" in text
+    assert "matmul 75 % beside others" in text
+    named = [name for name in pictures(period) if name.startswith("interference")]
+    assert named == [
+        f"interference-mps-{run}-{number}.svg" for run in ("pairs-2", "pairs-1", "pairs-3") for number in (1, 2)
+    ]
+
+
+def test_an_interference_file_that_cannot_be_read_is_named(archive, neighbours):
+    (bad, *_) = neighbours.between(hour(7), hour(24))
+    document = json.loads(bad.read_text())
+    document["schema_version"] = 2
+    bad.write_text(json.dumps(document))
+    period = report_of(archive)
+    assert [line.split(": ")[0] for line in period.unreadable] == [bad.name]
+    assert "schema_version 2 is not 1" in write(period)
+
+
+def test_older_measurements_than_the_newest_ten_are_counted(archive):
+    kept = Interferences(archive.directory)
+    for number in range(13):
+        kept.write(facts.interference(hour(number), run_id=f"pairs-{number}"))
+    (one,) = report_of(archive).interferences
+    assert (len(one.documents), one.left_out) == (10, 3)
+    assert "3 older measurements of the period are left out" in write(report_of(archive))
+
+
+def test_burst_and_sustained_are_two_ways_two_curves_and_two_judgements(archive, thorough):
+    period = report_of(archive)
+    (one,) = (one for one in period.series if one.series.plan == "thorough")
+    standing = {cap.title: cap.standings[-1].standing for cap in one.caps}
+    assert (standing["50 % burst"], standing["50 % sustained"]) == ("usual", "below")
+    assert set(standing) == {f"{cap} % {words}" for cap in facts.CURVE for words in ("burst", "sustained")}
+    text = write(period)
+    assert "sustained TFLOPS by cap: run thorough-9 over 9 earlier runs" in text
+    assert "burst TFLOPS by cap: run thorough-9 over 9 earlier runs" in text
+    row = re.sub("<[^>]+>", "|", text.split('role="rowheader">100 % sustained</th>')[1].split("</tr>")[0])
+    assert [cell for cell in row.split("|") if cell][:4] == ["647.0", "517.6 to 647.0", "1485", "690"]
 
 
 def test_the_two_slow_runs_at_the_end_are_said(archive):
@@ -109,7 +202,7 @@ def test_a_run_without_a_number_is_a_gap_in_the_line(archive):
     svgs = pictures(period)
     for svg in svgs.values():
         ET.fromstring(svg)  # noqa: S314  # our own
-    (ten,) = (svg for name, svg in svgs.items() if name.endswith("10-tflops.svg") and svg.count('class="now"') == 2)
+    (ten,) = (svg for name, svg in svgs.items() if name.endswith("10-burst.svg") and svg.count('class="now"') == 2)
     assert ten.count("<circle") == 19
 
 
@@ -117,6 +210,46 @@ def test_an_empty_archive_gives_a_report_that_says_so(tmp_path):
     empty = Archive(tmp_path)
     empty.prepare()
     assert "none" in write(gather(empty, Journal(tmp_path)))
+
+
+@pytest.mark.part("chromium")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_nothing_of_it_is_clipped_and_nothing_overlaps(whole, browser, dark):
+    clipped = (TESTS / "page/clipped.js").read_text()
+    for width in (360, 768, 1200, 1600):
+        browser.show(width, 900, dark=dark)
+        browser.open(whole)
+        assert json.loads(browser.run(clipped)) == [], width
+
+
+@pytest.mark.part("chromium")
+@pytest.mark.part("axe.min.js")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_in_it(whole, browser, dark):
+    browser.show(1200, 900, dark=dark)
+    browser.open(whole)
+    browser.run(Path(shutil.which("axe.min.js")).read_text() + ";0")
+    found = browser.run("axe.run(document).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html)]))")
+    assert found == []
+
+
+@pytest.mark.part("chromium")
+def test_each_picture_is_drawn_by_itself(archive, neighbours, thorough, browser, tmp_path):
+    browser.show(1200, 900)
+    drawn = """(() => {
+        const root = document.documentElement, line = document.querySelector('polyline.now, rect.heat');
+        const legend = [...document.querySelectorAll('svg > text')].map(t => t.getBBox().width);
+        return root.tagName === 'svg' && root.getBoundingClientRect().width > 300 && Math.max(...legend) < 630
+            && line.getBBox().width > 40 && getComputedStyle(line)[line.tagName === 'rect' ? 'fill' : 'stroke'];
+    })()"""
+    asked, complained = len(browser.requests), len(browser.complaints)
+    svgs = pictures(report_of(archive))
+    for name, svg in svgs.items():
+        (tmp_path / name).write_text(svg)
+        browser.open((tmp_path / name).as_uri())
+        assert browser.run(drawn) in ("rgb(11, 92, 173)", "rgb(168, 28, 28)"), name
+    assert len(browser.requests) - asked == len(svgs) == (5 + 1) * 2 + (10 + 2) + 4 * 2
+    assert browser.complaints[complained:] == []
 
 
 def command(*arguments):

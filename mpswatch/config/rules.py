@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -67,8 +68,6 @@ def _sweep(config: Config) -> Iterator[tuple[Place, str]]:
             f"{sweep.headroom} is not below sweep.context_limit ({sweep.context_limit}): no sweep would ever run",
         )
     if sweep.time_zone not in {"local", "UTC"}:
-        import zoneinfo  # noqa: PLC0415 - few name one
-
         try:
             zoneinfo.ZoneInfo(sweep.time_zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
@@ -45,8 +46,6 @@ def hold(settings: SweepSection, *, paused: bool, asked_for: bool, now: datetime
 def _zone(name: str) -> tzinfo | None:
     if name in {"local", "UTC"}:  # without the files of a tzdata, which small images lack
         return UTC if name == "UTC" else None
-    import zoneinfo  # noqa: PLC0415 - few name one
-
     return zoneinfo.ZoneInfo(name)
 
 

@@ -6,6 +6,8 @@ import hashlib
 import io
 import os
 import tempfile
+import zipfile
+from importlib import resources
 from pathlib import Path
 
 _PACKAGE = "mpswatch_client"
@@ -36,9 +38,6 @@ def client_zipapp(directory: Path) -> Path:
 
 def client_bytes() -> bytes:
     """The zipapp's bytes, the same for the same source."""
-    import zipfile  # noqa: PLC0415 - what only watches never makes one
-    from importlib import resources  # noqa: PLC0415
-
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _ENTRY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Collection
 from datetime import datetime
 
 from mpswatch.documents import Event, InterferenceDocument, Reason, SweepDocument
@@ -61,6 +62,14 @@ class Attempts:
         for refused in _with_unknown_gpu(target):
             if refused in self.refused and self.refused[refused].at < at:
                 del self.refused[refused]
+
+    def keep(self, daemons: Collection[str]) -> None:
+        """Forget the attempts under all other daemons, but for the list of recent runs."""
+        self.outcomes = Counter({key: n for key, n in self.outcomes.items() if key[0].daemon in daemons})
+        self.refusals = Counter({key: n for key, n in self.refusals.items() if key[0].daemon in daemons})
+        self.refused = {target: event for target, event in self.refused.items() if target.daemon in daemons}
+        self.running = {place for place in self.running if place[0] in daemons}
+        self.stuck = {place: pids for place, pids in self.stuck.items() if place[0] in daemons}
 
     def _without_document(self, target: Target, event: Event, how: Outcome) -> None:
         self._forget_refusal(target)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from mpswatch.latest.view import InterferenceHealth, SweepHealth
+from mpswatch.latest.view import InterferenceHealth, SweepHealth, Target
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key", Target, tuple[str, str])
 Health = TypeVar("Health", SweepHealth, InterferenceHealth)
 
 
@@ -24,6 +24,12 @@ class Fading(Generic[Key, Health]):
         self.health[key] = health
         self._expires[key] = expires
         self.expire(now)
+
+    def keep(self, daemons: Collection[str]) -> None:
+        """Forget what was measured under all other daemons: a key begins with its daemon."""
+        for key in [key for key in self.health if key[0] not in daemons]:
+            del self.health[key]
+            self._expires.pop(key, None)
 
     def expire(self, now: float) -> bool:
         """Take out the documents whose time has come; True if there were any."""

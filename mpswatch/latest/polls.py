@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from mpswatch.documents import PollSnapshot, Reason
@@ -39,6 +40,10 @@ class Polls:
                 detail=look.detail,
                 last_success_at=poll.finished_at if look.success else last,
             )
+
+    def keep(self, daemons: Collection[str]) -> None:
+        """Forget the sources of all other daemons; what the poll saw of them goes with the next one."""
+        self.sources = {key: source for key, source in self.sources.items() if key[1] in daemons}
 
     def expire(self, now: float) -> bool:
         """Take out a poll whose time has come, and what it said of its sources; True if it did."""

@@ -95,9 +95,16 @@ class Latest:
     # --- what the daemon tells -----------------------------------------------------------------
 
     def configure(self, settings: Settings) -> None:
-        """Take the settings of a reload."""
+        """Take the settings of a reload, or other daemons: of one that is not among them nothing is shown any more."""
         with self._changing():
             self._settings = settings
+            watched = {"", *settings.daemons}
+            self._targets = tuple(target for target in self._targets if target.daemon in watched)
+            for part in (self._polls, self._sweeps, self._interferences, self._attempts):
+                part.keep(watched)
+            for counter in (self._server_changes, self._gpu_faults, self._fault_logs):
+                for daemon in counter.keys() - watched:
+                    del counter[daemon]
 
     def expect(self, targets: Iterable[tuple[str, str, str]]) -> None:
         """Name the (daemon, gpu uuid, plan) that sweeps are scheduled for: their counters exist from now on at 0."""

@@ -282,6 +282,42 @@ def test_pausing_is_seen_from_its_events(latest, facts):
     assert not latest.view().paused
 
 
+def test_of_a_daemon_that_is_dropped_no_series_is_left_and_history_stays(latest, facts):
+    both = {facts.DAEMON: facts.PIPE, "other": "/run/other"}
+    latest.configure(Settings(daemons=both, poll_interval=15, sweep_interval=3600))
+    latest.expect([(name, facts.GPU, "quick") for name in both])
+    for fact in (
+        facts.sweep(),
+        facts.interference(),
+        facts.refusal(),
+        facts.event("sweep_started", gpu_uuid=facts.GPU),
+        facts.event("client_stuck", gpu_uuid=facts.GPU, details={"pids": [301]}),
+        facts.event("server_changed"),
+        facts.event("server_fault", details={"count": 3}),
+        facts.poll(),
+    ):
+        latest.record(fact)
+    latest.set_fault_log(facts.DAEMON, None)
+    assert of_daemon(latest, facts.DAEMON)
+    latest.configure(Settings(daemons={"other": "/run/other"}, poll_interval=15, sweep_interval=3600))
+    latest.record(facts.poll(daemons=(facts.daemon("other"),), tenants=facts.known(()), sources=()))
+    assert of_daemon(latest, facts.DAEMON) == []
+    assert of_daemon(latest, "other")
+    assert latest.next_expiry() is not None, "the poll's own, and no dropped run's"
+    assert [run.target.daemon for run in latest.view().runs] == [facts.DAEMON] * len(latest.view().runs)
+    assert latest.view().events
+
+
+def of_daemon(latest, name):
+    """The metrics that have a sample of that daemon."""
+    return [
+        family.spec.name
+        for family in families(latest.view())
+        for labels in family.samples
+        if name in dict(zip(family.spec.labels, labels, strict=True)).values()
+    ]
+
+
 def test_recent_events_and_runs_are_bounded(latest, facts):
     for _ in range(100):
         latest.record(facts.refusal())

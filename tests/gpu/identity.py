@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import socket
 import sys
@@ -69,7 +70,7 @@ class Run:
         """Into the output, with no path and no name of this machine."""
         for found, shown in ((self.work, "/tmp/private"), (ROOT, "/srv/mpswatch"), (Path.home(), "~")):
             text = text.replace(str(found), shown) if len(str(found)) > 1 else text
-        (self.output / name).write_text(text.replace(socket.gethostname(), "h200"))
+        (self.output / name).write_text(re.sub(rf"\b{re.escape(socket.gethostname())}\b", "h200", text))
 
     def mps(self, name: str, *flags: str) -> Mps:
         return (Rehearsed if self.rehearsal else Mps)(self.work, name, *flags)

@@ -39,7 +39,7 @@ class Answers:
         for index in self._options.devices:
             if gpus.uuid(index) == uuid:
                 return index
-        return self._options.devices[0]
+        return self._options.first_device
 
     def reply(self, command: str, *, uid: int) -> str:
         word, *arguments = command.split() or [""]

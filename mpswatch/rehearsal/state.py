@@ -29,6 +29,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     protocol: int = 2
     """3: the daemon is started with `-p 3`, and knows no command of protocol 2, but the lists of protocol 3."""
 
+    @property
+    def first_device(self) -> int:
+        """A client's device 0: the driver's first that the daemon serves, in whatever order (recording: two-gpus)."""
+        return min(self.devices)
+
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
     """What a control daemon and its server have been told to do wrong (tell.py explains each)."""

@@ -32,7 +32,7 @@ def _tenant(
         kind = "escaped"
     memory = looks.pop("memory_mib", memory_mib)
     daemon = looks.pop("daemon", "default")
-    devices = looks.pop("devices", None) or [director.daemon(daemon).options.devices[0]]
+    devices = looks.pop("devices", None) or [director.daemon(daemon).options.first_device]
     if not isinstance(memory, dict):
         memory = dict.fromkeys(devices, memory)
     arguments = looks.pop("arguments", None) or (f"/srv/{name}/.venv/bin/python3", f"/srv/{name}/main.py")
@@ -66,7 +66,7 @@ def fill(director: Director, *, leave: int = 0, daemon: str = "default") -> dict
         kind="filler",
         name="filler",
         arguments=("/srv/filler/.venv/bin/python3", "/srv/filler/main.py"),
-        memory_mib={one.options.devices[0]: 300},
+        memory_mib={one.options.first_device: 300},
         daemon=daemon,
         uid=server.uid if server else None,
     )

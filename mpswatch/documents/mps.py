@@ -9,7 +9,10 @@ from mpswatch.documents.reasons import Reason
 
 
 class Context(Document, frozen=True, kw_only=True):
-    """One row of the control program's `ps`: a client's context on a device. Enrichment, never the proof."""
+    """One row of the control program's `ps`. Enrichment, never the proof.
+
+    A client on several GPUs has one row, for its first (recording: two-gpus); `device` is cut short.
+    """
 
     pid: int
     context_id: int

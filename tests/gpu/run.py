@@ -4,7 +4,7 @@
                                   every way that ends client, launcher, a pair or mpswatch, and the exposure
     run.py --only NAME…           some parts of it
     run.py NAME [options]         one of its programs by itself (NAME --help): smoke, identity, replies, survival,
-                                  daemon_ways, exposure; the long forms are
+                                  daemon_ways, exposure, two_gpus (needs two); the long forms are
                                   survival --seconds 3000 --stacks 4 --output FILE, and the same of daemon_ways
 
 It installs nothing, and it refuses on a GPU that has any other process, because it starts neighbours that may die.
@@ -47,7 +47,7 @@ NEEDED = {
     "structlog": "structlog",
     "uvicorn": "uvicorn",
 }
-PROGRAMS = ("smoke", "identity", "replies", "survival", "daemon_ways", "exposure")
+PROGRAMS = ("smoke", "identity", "replies", "survival", "daemon_ways", "exposure", "two_gpus")
 GRACE = 40.0
 """Seconds that a part may take beyond its share: a trial under way when its time is up."""
 

@@ -213,6 +213,15 @@ def test_names_that_processes_choose_come_out_printable(smi, recorded, name, sho
     assert look.processes.value[0].name == shown
 
 
+def test_each_of_two_gpus_has_its_own_processes_and_what_is_on_both_is_on_each(smi, recordings):
+    report = (recordings.parent / "h200-580/two-gpus/nvidia-smi-q-x.xml").read_bytes()
+    first, second = (
+        {process.pid: process.mps_client for process in look.processes.value} for look in smi(report).look()
+    )
+    assert first == {593: False, 733: True, 806: True}
+    assert second == {593: False, 733: True, 803: False, 810: True}
+
+
 def test_two_gpus_are_two(smi, recorded):
     second = re.search(rb"<gpu id.*</gpu>", recorded, re.DOTALL).group(0).replace(b"GPU-d5186d3a", b"GPU-11111111")
     looks = smi(changed(recorded, (b"</nvidia_smi_log>", second + b"</nvidia_smi_log>"))).look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -40,3 +41,13 @@ def test_of_two_who_ask_at_once_the_daemon_drops_one_and_that_is_no_answer(place
     for answer in dropped:
         with pytest.raises(ReplyError):
             read(answer)
+
+
+def test_a_client_on_two_gpus_is_listed_once_and_has_one_row_of_ps():
+    said = (Path(__file__).parents[1] / "recordings/h200-580/two-gpus/replies.txt").read_text()
+    looks = [ast.literal_eval(line.partition(": ")[2])[0] for line in said.splitlines() if line.startswith("a whole")]
+    found = parse(looks[2], servers=[593], with_contexts=True)
+    assert found.about[593].clients == (733, 806, 810)
+    assert [(context.pid, context.device[:12]) for context in found.contexts] == [
+        (733, "GPU-d1aafaa0"), (806, "GPU-d1aafaa0"), (810, "GPU-037fa9ab"),
+    ]  # fmt: skip

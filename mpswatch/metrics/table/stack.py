@@ -87,7 +87,7 @@ MPS = (
     gauge(
         "mps_contexts_used",
         "daemon",
-        "Client contexts on this daemon's servers, ours included.",
+        "Client contexts on this daemon's servers, ours included; a client on several GPUs counts once.",
         NO_POLL + ", or the daemon did not say",
         "mpswatch_mps_contexts_limit - mpswatch_mps_contexts_used < 4",
     ),

@@ -13,11 +13,11 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mpswatch.archive import REMEDIES, ArchiveError
-from mpswatch.documents import DocumentError, Event, Reason, from_json, to_json
+from mpswatch.documents import DocumentError, Event, EventKind, Reason, from_json, to_json
 
 LOCK_PATIENCE = 1.0
 """Seconds to wait for another process's append. After that the line is written anyway, without rotation."""
@@ -61,6 +61,11 @@ class Journal:
             events.append(event)
         return tuple(reversed(events))
 
+    def of(self, kinds: Collection[EventKind]) -> Iterator[Event]:
+        """Give the kept events of these kinds, newest first; lines of others are not even read."""
+        marks = [f'"{kind}"'.encode() for kind in kinds]
+        yield from (event for event in self._newest_first(marks) if event.kind in kinds)
+
     def newest_sweep_started(self, *, daemon: str | None = None, gpu_uuid: str | None = None) -> Event | None:
         """Give the newest `sweep_started` (of that daemon and GPU, where given), for the rule against crash loops."""
         for event in self._newest_first():
@@ -77,7 +82,8 @@ class Journal:
         for number in range(1, self._keep + 1):
             yield self._directory / f"journal.{number}.jsonl"
 
-    def _newest_first(self) -> Iterator[Event]:
+    def _newest_first(self, marks: Collection[bytes] = ()) -> Iterator[Event]:
+        """Read what is kept backwards; with `marks` only the lines that hold one of them."""
         for path in self._files():
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -93,7 +99,7 @@ class Journal:
                 file.seek(max(0, size - self._rotate_bytes - MAX_LINE_BYTES))
                 lines = file.read().split(b"\n")
             for line in reversed(lines):
-                if not line:
+                if not line or (marks and not any(mark in line for mark in marks)):
                     continue
                 try:
                     yield from_json(line, Event)

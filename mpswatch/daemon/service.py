@@ -76,6 +76,7 @@ class Service:
         self._facts = Facts(self._parts, self._loop, self._log)
         self._judging = Judging(
             archive=lambda: self._parts.archive,
+            journal=lambda: self._parts.journal,
             worker=Worker("history", self._loop),
             record=self._facts.record,
             log=self._log,

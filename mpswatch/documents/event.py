@@ -21,6 +21,8 @@ EventKind: TypeAlias = Literal[
     "sweep_refused",
     "sweep_failed",
     "client_stuck",
+    "standing_began",
+    "standing_ended",
     "paused",
     "resumed",
     "started",

@@ -10,8 +10,11 @@ from mpswatch.history.index import open_index, read_with_index
 from mpswatch.history.judging import LOOK_BACK, Band, band_of, judge, judge_all, judge_each
 from mpswatch.history.looking import look_back
 from mpswatch.history.queries import Index, Unreadable
+from mpswatch.history.turns import BEGAN, ENDED, Subject, lasting, turns
 
 __all__ = [
+    "BEGAN",
+    "ENDED",
     "LOOK_BACK",
     "Amount",
     "Band",
@@ -22,6 +25,7 @@ __all__ = [
     "Index",
     "RunFacts",
     "Series",
+    "Subject",
     "Unreadable",
     "amounts_of",
     "band_of",
@@ -30,8 +34,10 @@ __all__ = [
     "judge",
     "judge_all",
     "judge_each",
+    "lasting",
     "look_back",
     "open_index",
     "read_with_index",
     "series_of",
+    "turns",
 ]

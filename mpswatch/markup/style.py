@@ -49,7 +49,8 @@ svg .axis{stroke:var(--line)}svg .now{stroke:var(--accent);fill:none;stroke-widt
 svg .dot{fill:var(--accent)}svg .band{fill:var(--band)}svg .past{stroke:var(--past);fill:none}
 svg .low{stroke:var(--wrong);fill:none;stroke-dasharray:4 3}svg .bad{fill:var(--wrong)}svg .why{fill:var(--odd)}
 svg .bar{fill:var(--band);stroke:var(--accent)}svg.spark{width:7.5rem;height:1.6rem}
-svg .paper{fill:var(--card)}svg .square{fill:var(--card)}svg .heat{fill:rgb(var(--heat))}svg .said{fill:var(--ink);font-weight:600}
+svg .paper{fill:var(--card)}svg .square{fill:var(--card)}svg .heat{fill:rgb(var(--heat))}
+svg .said{fill:var(--ink);font-weight:600}
 svg .small{font-size:10px;fill:var(--ink)}svg.squares{max-width:34rem}
 @container (max-width:30rem){svg text{font-size:18px}}
 footer{padding-bottom:2rem;color:var(--soft)}

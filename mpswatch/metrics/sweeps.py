@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from mpswatch.documents import CapEnforcement, Cell, Reason, SweepDocument
+from mpswatch.evidence.quantities import quantities_of, readings
 from mpswatch.latest import OUTCOMES, SweepHealth, Target, View
 from mpswatch.metrics.sheet import Options, Sheet, bounded
 
@@ -115,8 +116,14 @@ def _run(target: Target, health: SweepHealth, sheet: Sheet) -> None:
         daemon=daemon,
         uuid=uuid,
     )
+    quantities = quantities_of(health.document)
     for cell in health.document.cells:
         _cell(target, cell, sheet)
+        for reading in readings(cell, quantities):
+            labels = (*target, cell.cap, reading.words)
+            clock = reading.sm_clock_mhz
+            sheet.put("cap_sm_clock_hertz", None if clock is None else clock * 1e6, *labels)
+            sheet.put("cap_power_watts", reading.power_watts, *labels)
 
 
 def _cell(target: Target, cell: Cell, sheet: Sheet) -> None:

@@ -119,6 +119,21 @@ def test_burst_and_sustained_never_share_a_series(latest, facts):
     assert {labels[2] for labels in shown(latest, "cap_sustained_tflops_interval_high")} == {"thorough"}
 
 
+def test_each_quantity_has_its_own_clock_and_power(latest, facts):
+    latest.record(facts.thorough())
+    clocks, power = shown(latest, "cap_sm_clock_hertz"), shown(latest, "cap_power_watts")
+    of_all = (facts.DAEMON, facts.GPU, "thorough", "100")
+    assert (clocks[*of_all, "burst"], clocks[*of_all, "sustained"]) == (1980e6, 1485e6)
+    assert (power[*of_all, "burst"], power[*of_all, "sustained"]) == (390.0, 690.0)
+
+
+def test_a_quick_run_has_the_clock_after_its_one_pass_as_that_of_its_burst(latest, facts):
+    after = facts.conditions(sm_clock_mhz=1980, power_watts=163.0)
+    latest.record(facts.sweep(cells=(facts.cell("50", conditions_after=after), facts.cell("25"))))
+    assert shown(latest, "cap_sm_clock_hertz") == {(facts.DAEMON, facts.GPU, "quick", "50", "burst"): 1980e6}
+    assert shown(latest, "cap_power_watts") == {(facts.DAEMON, facts.GPU, "quick", "50", "burst"): 163.0}
+
+
 def test_a_verdict_is_one_series_a_state(latest, facts):
     latest.record(thorough(facts))
     said = shown(latest, "cap_verdict")

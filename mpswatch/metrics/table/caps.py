@@ -8,7 +8,7 @@ CAPS = (
     gauge(
         "cap_tflops",
         "daemon uuid plan cap",
-        "Throughput of a managed client under this cap (active thread percentage), in the newest run.",
+        "Burst throughput (after a rest) of a managed client under this cap (active thread percentage), newest run.",
         "no run, the newest is older than three intervals, or the cell failed (mpswatch_cap_unknown)",
         'mpswatch_cap_tflops{plan="quick"}',
     ),
@@ -62,7 +62,7 @@ CAPS = (
     gauge(
         "cap_sustained_tflops",
         "daemon uuid plan cap",
-        "Throughput under load that goes on, once clocks and times settled: another quantity than cap_tflops.",
+        "Sustained throughput: under load, once clocks and times settled. Never to be compared with the burst one.",
         "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
     ),
     gauge(
@@ -76,6 +76,19 @@ CAPS = (
         "daemon uuid plan cap",
         "Upper end of the 95 % interval of mpswatch_cap_sustained_tflops.",
         "no run, the newest is older than three intervals, or its plan does not measure it (quick)",
+    ),
+    gauge(
+        "cap_sm_clock_hertz",
+        "daemon uuid plan cap quantity",
+        "SM clock while this quantity (burst, sustained) was measured; in plan quick of the look after it.",
+        "no run, the newest is older than three intervals, or nobody looked while it was measured",
+        'mpswatch_cap_sm_clock_hertz{quantity="sustained"} / 1e9',
+    ),
+    gauge(
+        "cap_power_watts",
+        "daemon uuid plan cap quantity",
+        "Power of the GPU while this quantity (burst, sustained) was measured; in plan quick of the look after it.",
+        "no run, the newest is older than three intervals, or nobody looked while it was measured",
     ),
     gauge(
         "cap_unknown",
@@ -97,7 +110,7 @@ HISTORY = (
     gauge(
         "cap_history_median_tflops",
         "daemon uuid plan cap quantity",
-        "Median throughput of the earlier runs that the newest one is held against.",
+        "Median of the earlier runs that the newest is held against: tflops is its one pass, a burst as burst is.",
         "no run, the newest is older than three intervals, or its history is too short or could not be read",
         'mpswatch_cap_tflops / ignoring (quantity) mpswatch_cap_history_median_tflops{quantity="tflops"}',
     ),

@@ -26,7 +26,12 @@ def shell(host: str, version: str, main: Markup, *, simulated: bool, every: floa
     title = ("[SIMULATED] " if simulated else "") + f"mpswatch on {host}"
     refresh = tag("noscript", void("meta", http_equiv="refresh", content=seconds)) if live else Markup()
     banner = "SIMULATED: all of this comes from a rehearsal stack. No GPU was measured."
-    links = (("/", "status"), ("/metrics", "metrics"), ("/api/v1/latest", "latest documents (JSON)"))
+    links = (
+        ("/", "status"),
+        ("/runbooks", "runbooks"),
+        ("/metrics", "metrics"),
+        ("/api/v1/latest", "latest documents (JSON)"),
+    )
     return document(
         tag(
             "html",

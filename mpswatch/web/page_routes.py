@@ -1,4 +1,4 @@
-"""The routes of the pages: the status page, the script that keeps it up to date, and a page for each run."""
+"""The routes of the pages: status, the script that keeps it up to date, the runbooks, and a page for each run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mpswatch.latest import Latest
 from mpswatch.web.page import POLICY, SCRIPT
 from mpswatch.web.page_interference import FoundInterference, interference_page
 from mpswatch.web.page_run import FoundRun, missing_page, run_page
+from mpswatch.web.page_runbooks import runbooks_page
 from mpswatch.web.page_status import page
 from mpswatch.web.protection import Protection
 from mpswatch.web.worker import Worker
@@ -45,6 +46,11 @@ def page_routes(
     async def script(request: Request) -> Response:  # noqa: ARG001  # every route is called alike
         return Response(SCRIPT, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
+    async def runbooks(request: Request) -> Response:  # noqa: ARG001  # every route is called alike
+        view = latest.view()
+        text = runbooks_page(view.host, version=view.mpswatch_version, simulated=view.simulated)
+        return HTMLResponse(text, headers=HEADERS)
+
     async def found(request: Request, what: str, find: Callable[[str], object], write: Callable[..., str]) -> Response:
         run_id, view = request.path_params["run_id"], latest.view()
         known = RUN_ID.fullmatch(run_id) is not None
@@ -69,5 +75,6 @@ def page_routes(
         Route("/", root),
         Route("/runs/{run_id}", run),
         Route("/interference/{run_id}", interference),
+        Route("/runbooks", runbooks),
         Route("/static/live.js", script),
     )

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from mpswatch.web.page_runbooks import runbooks_page
+
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules"
 CASES = Path(__file__).parent / "alerts"
@@ -78,9 +80,11 @@ def test_a_runbook_says_what_it_means_how_to_look_what_to_do_and_what_never_to_d
         assert f"**{part}.**" in section[1], f"{name}: {part}"
 
 
-def test_one_replacement_points_every_runbook_link_at_another_place() -> None:
+def test_every_runbook_link_leads_to_the_watchers_own_page_and_one_replacement_leads_it_elsewhere() -> None:
     bases = {rule["annotations"]["runbook_url"].partition("#")[0] for rule in SHIPPED.values()}
-    assert len(bases) == 1
+    assert bases == {"http://{{ $labels.instance }}/runbooks"}
+    anchors = set(re.findall(r'<section id="(\w+)">', runbooks_page("gpu-07", version="0", simulated=False)))
+    assert {rule["annotations"]["runbook_url"].partition("#")[2] for rule in SHIPPED.values()} <= anchors
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": set(),
     "record": set(),
     "history": {"archive", "evidence"},
-    "markup": {"evidence"},
+    "markup": {"evidence", "names"},
     "report": {"archive", "evidence", "history", "journal", "markup"},
     "archive": {"names"},
     "journal": {"archive", "names"},

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 
+from mpswatch.names import printable
+
 
 class Markup(str):
     """Text that is HTML already. Only this module makes it."""
@@ -16,7 +18,7 @@ class Markup(str):
 def tag(name: str, /, *children: object, **attributes: str | bool | None) -> Markup:
     """Write one element. An attribute of None or False is left out; `class_` is written `class`, `_` as `-`."""
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value)}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(printable(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -45,9 +47,7 @@ def _written(child: object) -> str:
         return child
     if isinstance(child, (list, tuple)):
         return "".join(_written(item) for item in child)
-    text = str(child)
-    # Control characters mean nothing in a page, and bidirectional ones would reorder what stands around them.
-    return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
+    return escape(printable(str(child)))
 
 
 def table(

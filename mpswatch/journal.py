@@ -4,19 +4,19 @@ Several processes may append (the daemon, a sweep from the command line): each l
 opened for appending, under a short lock that rotation takes too. A line cut by a crash stays alone: the next
 append starts a new line, and the reader leaves the broken one out.
 
-For the daemon: `append(event, durable=True)` for `sweep_started`; `newest_sweep_started(…)` at the start.
+For the daemon: `append(event, durable=True)` for `sweep_started`; `newest_sweep_started()` at the start.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mpswatch.archive import REMEDIES, ArchiveError
+from mpswatch.archive.files import sync_directory, take_lock
 from mpswatch.documents import DocumentError, Event, EventKind, Reason, from_json, to_json
 
 LOCK_PATIENCE = 1.0
@@ -66,16 +66,10 @@ class Journal:
         marks = [f'"{kind}"'.encode() for kind in kinds]
         yield from (event for event in self._newest_first(marks) if event.kind in kinds)
 
-    def newest_sweep_started(self, *, daemon: str | None = None, gpu_uuid: str | None = None) -> Event | None:
-        """Give the newest `sweep_started` (of that daemon and GPU, where given), for the rule against crash loops."""
-        for event in self._newest_first():
-            if (
-                event.kind == "sweep_started"
-                and (daemon is None or event.daemon == daemon)
-                and (gpu_uuid is None or event.gpu_uuid == gpu_uuid)
-            ):
-                return event
-        return None
+    def newest_sweep_started(self) -> Event | None:
+        """Give the newest `sweep_started`, for the rule against crash loops."""
+        starts: tuple[EventKind, ...] = ("sweep_started",)
+        return next(self.of(starts), None)
 
     def _files(self) -> Iterator[Path]:
         yield self.path
@@ -132,11 +126,7 @@ class Journal:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
             os.fsync(descriptor)
-            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync_directory(self._directory)
 
     def _rotate(self) -> None:
         files = list(self._files())
@@ -146,17 +136,10 @@ class Journal:
 
 
 def _lock(descriptor: int, *, until: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(0.005)
-        except OSError:
-            return False  # a file system without locks
-        else:
-            return True
+    try:
+        return take_lock(descriptor, until=until)
+    except OSError:
+        return False  # a file system without locks
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

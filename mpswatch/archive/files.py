@@ -5,15 +5,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import gzip
 import os
 import stat
+import time
 import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from mpswatch.documents import Document, DocumentError, Reason, SweepDocument, from_json
+from mpswatch.documents import (
+    Document,
+    DocumentError,
+    InterferenceDocument,
+    Reason,
+    SweepDocument,
+    from_json,
+    to_json,
+)
 from mpswatch.errors import MpswatchError
 
 D = TypeVar("D", bound=Document)
@@ -95,6 +105,20 @@ def _decompress(path: Path, data: bytes) -> bytes:
     return plain
 
 
+def write_document(path: Path, document: SweepDocument | InterferenceDocument, *, compressed: bool) -> None:
+    """Write `document` so that it is complete under its name, or absent; an `ArchiveError` names the path."""
+    data = to_json(document, indent=2) + b"\n"
+    with named_errors("write", path):
+        write_durably(path, gzip.compress(data, mtime=0) if compressed else data)
+
+
+def refuse_other_stack(document: SweepDocument | InterferenceDocument, *, simulated: bool, directory: Path) -> None:
+    """Raise `ArchiveError` for a document of the other kind of stack than the archive's."""
+    if document.simulated != simulated:
+        what = "simulated" if document.simulated else "measured"
+        raise ArchiveError(Reason.REHEARSAL_STACK, f"a {what} document does not belong into {directory}")
+
+
 def write_durably(path: Path, data: bytes) -> None:
     """Write a file so that it is complete under its name, or absent, whatever happens in between."""
     descriptor, temporary = new_temporary(path.parent)
@@ -106,11 +130,32 @@ def write_durably(path: Path, data: bytes) -> None:
         raise
     finally:
         os.close(descriptor)  # and with it the lock: by now the name is gone
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def take_lock(descriptor: int, *, until: float) -> bool:
+    """Lock a file alone; False when another process still holds it at `until` (time.monotonic).
+
+    Raises OSError on a file system without locks.
+    """
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.005)
+        else:
+            return True
 
 
 def new_temporary(directory: Path) -> tuple[int, Path]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from mpswatch.archive.files import ArchiveError, named_errors, read_document, write_durably
-from mpswatch.archive.names import plain
-from mpswatch.documents import InterferenceDocument, Reason, to_json
+from mpswatch.archive.files import (
+    ArchiveError,
+    named_errors,
+    read_document,
+    refuse_other_stack,
+    write_document,
+)
+from mpswatch.archive.names import ending_of, run_part, series_and_time
+from mpswatch.documents import InterferenceDocument
 
 _NAME = re.compile(
     r"(?P<host>[^_]+)_(?P<gpu>[^_]+)_(?P<time>\d{8}T\d{6}Z)_(?P<daemon>[^_]+)_(?P<run>[^_.]+)"
@@ -39,16 +44,11 @@ class Interferences:
 
     def write(self, document: InterferenceDocument) -> Path:
         """Write a document so that it is complete under its name, or absent; then drop those over age or number."""
-        if document.simulated != self._simulated:
-            raise ArchiveError(
-                Reason.REHEARSAL_STACK,
-                f"a {'simulated' if document.simulated else 'measured'} document does not belong into {self.directory}",
-            )
-        data = to_json(document, indent=2) + b"\n"
+        refuse_other_stack(document, simulated=self._simulated, directory=self.directory)
         path = self.directory / name_of(document, compressed=self._gzip)
-        with named_errors("write", path):
+        with named_errors("create", self.directory):
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            write_durably(path, gzip.compress(data, mtime=0) if self._gzip else data)
+        write_document(path, document, compressed=self._gzip)
         with contextlib.suppress(ArchiveError):  # what is too old stays a little longer
             self._retain(document.started_at)
         return path
@@ -69,7 +69,7 @@ class Interferences:
 
     def find(self, run_id: str) -> Path | None:
         """Give the file of exactly this run; None where there is none."""
-        wanted = plain(run_id)
+        wanted = run_part(run_id)
         matches = map(_NAME.fullmatch, self.names())
         return next(
             (self.directory / match[0] for match in matches if match is not None and match["run"] == wanted), None
@@ -110,12 +110,8 @@ class Interferences:
 
 def name_of(document: InterferenceDocument, *, compressed: bool) -> str:
     """Give the name that `document` is filed under."""
-    gpu = "-".join(document.gpu.uuid.split("-")[:2]) if document.gpu is not None else "unknown"
-    daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
-    time = document.started_at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    ending = (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
-    parts = (plain(document.host), plain(gpu), time, plain(daemon), plain(document.run_id.replace(".", "-")))
-    return "_".join(parts) + ".interference" + ending
+    ending = ".interference" + ending_of(document, compressed=compressed)
+    return "_".join((*series_and_time(document, document.started_at), run_part(document.run_id))) + ending
 
 
 def _when(name: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from mpswatch.documents import SweepDocument
+from mpswatch.documents import InterferenceDocument, SweepDocument
 
 _TIME = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(
@@ -51,13 +51,26 @@ def plain(text: str) -> str:
 
 def name_of(document: SweepDocument, *, compressed: bool) -> str:
     """Give the name that `document` is filed under."""
-    started = (document.started_at or document.recorded_at).astimezone(UTC)
+    parts = series_and_time(document, document.started_at or document.recorded_at)
+    run = run_part(document.run_id or uuid.uuid4().hex[:12])
+    return "_".join((*parts, plain(document.protocol.plan), run)) + ending_of(document, compressed=compressed)
+
+
+def series_and_time(document: SweepDocument | InterferenceDocument, started: datetime) -> tuple[str, str, str, str]:
+    """Give what every name begins with: host, the GPU's first group, the second of the start, the daemon."""
     gpu = "-".join(document.gpu.uuid.split("-")[:2]) if document.gpu is not None else "unknown"
     daemon = document.mps.daemon if document.mps is not None else document.pipe_directory
-    run = (document.run_id or uuid.uuid4().hex[:12]).replace(".", "-")
-    parts = (plain(document.host), plain(gpu), started.strftime(_TIME), plain(daemon))
-    ending = (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
-    return "_".join((*parts, plain(document.protocol.plan), plain(run))) + ending
+    return plain(document.host), plain(gpu), started.astimezone(UTC).strftime(_TIME), plain(daemon)
+
+
+def run_part(run_id: str) -> str:
+    """Give a run's id as a name has it: without a dot, which would begin the ending."""
+    return plain(run_id.replace(".", "-"))
+
+
+def ending_of(document: SweepDocument | InterferenceDocument, *, compressed: bool) -> str:
+    """Give what every name ends with."""
+    return (".simulated" if document.simulated else "") + ".json" + (".gz" if compressed else "")
 
 
 def is_run_name(name: str) -> bool:

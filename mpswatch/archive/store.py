@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gzip
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,11 +17,12 @@ from mpswatch.archive.files import (
     named_errors,
     new_temporary,
     read_run,
+    refuse_other_stack,
     remove_if_abandoned,
-    write_durably,
+    write_document,
 )
 from mpswatch.archive.names import RunEntry, Series, entry_of, is_run_name, name_of, newest_first, series_of
-from mpswatch.documents import Reason, SweepDocument, to_json
+from mpswatch.documents import Reason, SweepDocument
 
 LOOK_BACK = 50
 """So many files of a series are opened at most in search of a run that can be read and is complete."""
@@ -67,17 +67,9 @@ class Archive:
 
     def write(self, document: SweepDocument) -> Path:
         """Write a run so that it is complete under its name, or absent, whatever happens in between."""
-        if document.simulated != self._simulated:
-            raise ArchiveError(
-                Reason.REHEARSAL_STACK,
-                f"a {'simulated' if document.simulated else 'measured'} run does not belong into {self.directory}",
-            )
-        data = to_json(document, indent=2) + b"\n"
-        if self._gzip:
-            data = gzip.compress(data, mtime=0)
+        refuse_other_stack(document, simulated=self._simulated, directory=self.directory)
         path = self.runs / name_of(document, compressed=self._gzip)
-        with named_errors("write", path):
-            write_durably(path, data)
+        write_document(path, document, compressed=self._gzip)
         return path
 
     def names(self) -> list[str]:

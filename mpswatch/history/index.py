@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mpswatch.archive import Archive, ArchiveError
+from mpswatch.archive.files import take_lock
 from mpswatch.documents import Reason
 from mpswatch.history.queries import Index, StaleIndexError
 from mpswatch.history.refreshing import Progress, refresh
@@ -154,21 +155,16 @@ def _connect(name: str) -> sqlite3.Connection:
 def _lock(directory: Path) -> int:
     """Take the lock alone; `OSError` where the directory is not ours to write, or has no locks."""
     descriptor = os.open(directory / "index.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                os.close(descriptor)
-                detail = f"another process has held {directory / 'index.lock'} for {PATIENCE:g} s"
-                raise ArchiveError(Reason.ARCHIVE_READ_FAILED, detail, "wait until it has built the index") from None
-            time.sleep(0.02)
-        except OSError:
-            os.close(descriptor)
-            raise
-        else:
-            return descriptor
+    try:
+        locked = take_lock(descriptor, until=time.monotonic() + PATIENCE)
+    except OSError:
+        os.close(descriptor)
+        raise
+    if not locked:
+        os.close(descriptor)
+        detail = f"another process has held {directory / 'index.lock'} for {PATIENCE:g} s"
+        raise ArchiveError(Reason.ARCHIVE_READ_FAILED, detail, "wait until it has built the index")
+    return descriptor
 
 
 def _is_broken(error: sqlite3.OperationalError) -> bool:

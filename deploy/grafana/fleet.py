@@ -111,13 +111,13 @@ def fleet() -> Json:
         row("Caps"),
         bars(
             "Slowest host by cap",
-            "For each GPU model and cap: the host with the lowest throughput in plan quick.",
+            "For each GPU model and cap: the host with the lowest burst throughput, in plan quick.",
             "tflops",
             f'bottomk by (name, cap) (1, instance_cap:mpswatch_cap_tflops:by_model{{plan="quick", {F}}})',
             "{{cap}} % {{name}} {{instance}}",
         ),
         timeseries(
-            "Median throughput by cap",
+            "Median burst throughput by cap",
             "The middle of all hosts with the same GPU model, in plan quick.",
             "tflops",
             target(

@@ -59,22 +59,36 @@ def host() -> Json:
         ),
         row("Caps"),
         bars(
-            "Throughput by cap, newest run",
-            "What a managed client reached under each cap (active thread percentage). A failed cap has no bar.",
+            "Burst throughput by cap, newest run",
+            "What a managed client reached after a rest under each cap (active thread percentage). No bar: it failed.",
             "tflops",
             f"sort_desc(mpswatch_cap_tflops{{{S}}})",
             "{{plan}} {{cap}} %",
         ),
         timeseries(
-            "Throughput by cap",
+            "Burst throughput by cap",
             "Each run holds until the next. A gap: the cap failed, or no run for three intervals.",
             "tflops",
             target(f"mpswatch_cap_tflops{{{S}}}", "{{instance}} {{plan}} {{cap}} %"),
             steps=True,
         ),
         timeseries(
+            "Sustained throughput by cap",
+            "Under load that goes on, where power holds clocks back: plan thorough alone. No burst is comparable.",
+            "tflops",
+            target(f"mpswatch_cap_sustained_tflops{{{S}}}", "{{instance}} {{plan}} {{cap}} %"),
+            steps=True,
+        ),
+        timeseries(
+            "SM clock by cap",
+            "While burst and sustained were measured, each by itself; in plan quick as it was seen after the pass.",
+            "hertz",
+            target(f"mpswatch_cap_sm_clock_hertz{{{S}}}", "{{instance}} {{plan}} {{cap}} % {{quantity}}"),
+            steps=True,
+        ),
+        timeseries(
             "Share of the best cap",
-            "Throughput of each cap over that of the host's best cap. A low cap near 100 % does not shape.",
+            "Burst throughput of each cap over that of the host's best cap. A low cap near 100 % does not shape.",
             "percentunit",
             target(
                 f"mpswatch_cap_tflops{{{S}}} / on (job, instance, daemon, uuid, plan) group_left ()"

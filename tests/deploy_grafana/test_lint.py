@@ -21,7 +21,7 @@ from mpswatch.metrics.table import BY_NAME
 
 ROOT = Path(__file__).parents[2]
 GRAFANA = ROOT / "deploy" / "grafana"
-UNITS = {"none", "short", "bytes", "s", "percentunit", "tflops", "bool_yes_no"}  # those of Grafana's that we use
+UNITS = {"none", "short", "bytes", "s", "percentunit", "tflops", "hertz", "bool_yes_no"}  # of Grafana's, those used
 RECORDED = {
     rule["record"]
     for group in yaml.safe_load((ROOT / "deploy/prometheus/rules/mpswatch-recording.yml").read_text())["groups"]

@@ -21,6 +21,8 @@ from typing import Any
 
 import yaml
 
+from mpswatch.rehearsal import Stack
+
 HERE = Path(__file__).parent
 Json = dict[str, Any]
 
@@ -222,6 +224,33 @@ def scrapes(address: str) -> list[Json]:
             "static_configs": [{"targets": [address], "labels": {"cluster": "rehearsal"}}],
         },
     ]
+
+
+def sweep_thoroughly(stack: Path) -> None:
+    """One thorough sweep from the command line, as an operator asks for it; the daemon finds it in its archive."""
+    there, rounds = Stack(stack), {"rounds_least": 2, "rounds_most": 2}
+    settings = {
+        "host": "rehearsed",
+        "daemons": [{"name": "rehearsal", "pipe_directory": str(there.pipe_directory)}],
+        "mps": {"control_program": str(there.control_program)},
+        "gpu": {"source": "nvidia-smi", "nvidia_smi": str(there.nvidia_smi)},
+        "sweep": {
+            "settle": 0,
+            "fault_quiet": 0,
+            "size": 96,
+            "iters": 20,
+            "thorough": {"passes": 2, "rest": "5ms", "settle_most": "60ms", "sustain": "60ms", **rounds},
+        },
+        "archive": {"directory": str(stack.parent / "archive")},
+    }
+    file = stack.parent / "thorough.yml"
+    file.write_text(yaml.safe_dump(settings))
+    argv = [sys.executable, "-m", "mpswatch", "sweep", "--plan", "thorough", "--config.file", str(file)]
+
+    def swept() -> bool:
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+    wait_for(swept, seconds=60, saying="a thorough sweep")
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ def shipped_rules(factor: Fraction) -> dict[str, Any]:
 def host(directory: Path, seconds: float) -> str:
     with load("live").live(directory, shipped_rules(Fraction(1, 60)), sweep_interval="20s") as running:
         began = time.monotonic()
+        load("live").sweep_thoroughly(running.stack)
         tell(running.stack, "foreign", name="notebook", memory_mib=658)
         time.sleep(seconds / 5)
         visitor = tell(running.stack, "foreign", name="training", memory_mib=2400)["pid"]

@@ -137,6 +137,8 @@ def test_every_panel_has_something_to_show(live: Any, live_module: Any, path: Pa
     live_module.wait_for(
         lambda: live.prometheus.query('mpswatch_cap_tflops{job="mpswatch"}'), seconds=60, saying="the first sweep"
     )
+    if not live.prometheus.query("mpswatch_cap_sustained_tflops"):
+        live_module.sweep_thoroughly(live.stack)
     tell(live.stack, "foreign", name="notebook", memory_mib=2048)
     live_module.wait_for(
         lambda: live.prometheus.query('mpswatch_foreign_tenant_memory_bytes{job="mpswatch"}'),

@@ -56,7 +56,6 @@ class ProcessFacts:
     session: int
     parent: int
     namespace_pids: tuple[int, ...]
-    pid_namespace: int | None
     command: str
     arguments: tuple[str, ...]
     executable: str | None
@@ -90,7 +89,6 @@ class Processes:
             session=stat.session,
             parent=stat.parent,
             namespace_pids=_namespace_pids(status) or (pid,),
-            pid_namespace=self._pid_namespace(str(pid)),
             command=stat.command,
             arguments=self._arguments(pid),
             executable=self._executable(pid),
@@ -198,14 +196,17 @@ class Processes:
         pairs = (word.decode("utf-8", "backslashreplace").partition("=") for word in data.split(b"\0") if b"=" in word)
         return {key: value for key, _, value in pairs}
 
-    def own_pid_namespace(self) -> int | None:
-        """The inode of this process's pid namespace, None where it cannot be read."""
-        return self._pid_namespace("self")
-
     def sees_host_pids(self) -> bool | None:
-        """Whether this process lives in the host's pid namespace: elsewhere the driver lists no process at all."""
-        namespace = self.own_pid_namespace()
-        return None if namespace is None else namespace == HOST_PID_NAMESPACE
+        """Whether this process lives in the host's pid namespace: elsewhere the driver lists no process at all.
+
+        None where that cannot be read.
+        """
+        try:
+            target = os.readlink(f"{self._prefix}self/ns/pid")  # noqa: PTH115 - a name, not a path: `pid:[4026531836]`
+        except OSError:
+            return None
+        match = _NAMESPACE.fullmatch(target)
+        return int(match.group(1)) == HOST_PID_NAMESPACE if match else None
 
     def _stat(self, pid: int) -> _Stat:
         data = self._file(pid, "stat")
@@ -248,14 +249,6 @@ class Processes:
         except OSError:
             return None
         return target.decode("utf-8", "backslashreplace")
-
-    def _pid_namespace(self, pid: str) -> int | None:
-        try:
-            target = os.readlink(f"{self._prefix}{pid}/ns/pid")  # noqa: PTH115 - a name, not a path: `pid:[4026531836]`
-        except OSError:
-            return None
-        match = _NAMESPACE.fullmatch(target)
-        return int(match.group(1)) if match else None
 
 
 def _read(path: str) -> bytes:

@@ -75,11 +75,6 @@ class Keeper:
             self.do(self._write_the_rest)
 
     @property
-    def unwritten(self) -> int:
-        """How many runs wait to be written again."""
-        return len(self._unwritten)
-
-    @property
     def late(self) -> bool:
         """Whether what is being done there takes longer than the deadline."""
         since = self._busy_since

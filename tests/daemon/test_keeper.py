@@ -94,13 +94,11 @@ def test_a_run_that_a_full_disk_refused_is_written_when_there_is_room(document):
     keeper = disk.keeper()
     keeper.take(document)
     keeper.flush(5)
+    keeper.try_again()
+    keeper.flush(5)
     assert disk.kept == []
-    assert keeper.unwritten == 1
-    keeper.try_again()
-    keeper.flush(5)
-    assert keeper.unwritten == 1
     disk.full = False
-    keeper.try_again()
-    keeper.flush(5)
-    assert disk.kept == [document]
-    assert keeper.unwritten == 0
+    for _ in range(2):
+        keeper.try_again()
+        keeper.flush(5)
+        assert disk.kept == [document]

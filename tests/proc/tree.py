@@ -31,12 +31,11 @@ class ProcTree:
         arguments: tuple[bytes, ...] = (b"python3", b"serve.py"),
         executable: str | None = "/usr/bin/python3.12",
         state: str = "S",
-        namespace: int = HOST,
         namespace_pids: tuple[int, ...] | None = None,
         environment: tuple[bytes, ...] = (),
     ) -> Path:
         folder = self.root / str(pid)
-        (folder / "ns").mkdir(parents=True)
+        folder.mkdir(parents=True)
         group = pid if session is None else session
         before = f"{pid} (".encode() + command + f") {state} {parent} {group} {group} 0 -1 4194560".encode()
         (folder / "stat").write_bytes(before + b" 1" * 12 + f" {ticks} 1000 200 0 0\n".encode())
@@ -50,7 +49,6 @@ class ProcTree:
         )
         (folder / "cmdline").write_bytes(b"".join(word + b"\0" for word in arguments))
         (folder / "environ").write_bytes(b"".join(word + b"\0" for word in environment))
-        (folder / "ns" / "pid").symlink_to(f"pid:[{namespace}]")
         if executable is not None:
             (folder / "exe").symlink_to(executable)
         return folder

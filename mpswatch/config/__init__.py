@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mpswatch.config.convert import Conversion
 from mpswatch.config.problems import ConfigError
 from mpswatch.config.rules import contradictions
-from mpswatch.config.shape import Config
+from mpswatch.config.shape import Config, DaemonEntry
 from mpswatch.yaml_tree import Place, Problem, UnreadableError, read_file, read_yaml
 
-__all__ = ["Config", "ConfigError", "Problem", "default_state_directory", "example", "load"]
+__all__ = ["Config", "ConfigError", "Problem", "default_daemon", "default_state_directory", "example", "load"]
 
 
 def load(
@@ -92,16 +94,12 @@ def _put(tree: dict[str, Any], key: str, value: object, *, keep: bool) -> None:
         tree[last] = value
 
 
-def _discovered() -> list[dict[str, str]]:
-    """The control daemons that run here now (`daemons: auto`)."""
-    from mpswatch.mps.discovery import discover  # noqa: PLC0415 - only where it is asked for
-    from mpswatch.proc import Processes  # noqa: PLC0415
-
-    found = []
-    for daemon in discover(Processes()):
-        logs = {} if daemon.log_directory is None else {"log_directory": str(daemon.log_directory)}
-        found.append({"pipe_directory": str(daemon.pipe_directory), **logs})
-    return found
+def default_daemon(environ: Mapping[str, str] = os.environ) -> DaemonEntry:
+    """The control daemon that is watched when nobody names one: by its own variables and defaults."""
+    return DaemonEntry(
+        pipe_directory=environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps",  # noqa: S108
+        log_directory=environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps",
+    )
 
 
 def _fill_in(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
@@ -109,16 +107,10 @@ def _fill_in(tree: dict[str, Any], environ: Mapping[str, str]) -> None:
     if tree.get("host") is None:
         # a pod's own name changes with every restart: the chart hands over its node's
         tree["host"] = environ.get("MPSWATCH_HOST") or socket.gethostname() or "localhost"
-    if tree.get("daemons") == "auto":
-        tree["daemons"] = _discovered() or None
     if tree.get("daemons") is None:
-        # the control daemon's own variables and defaults
-        tree["daemons"] = [
-            {
-                "pipe_directory": environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps",  # noqa: S108
-                "log_directory": environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps",
-            }
-        ]
+        tree["daemons"] = [msgspec.to_builtins(default_daemon(environ))]
+    elif tree["daemons"] == "auto":
+        tree["daemons"] = None
     archive = tree.setdefault("archive", {})
     if archive is None:
         archive = tree["archive"] = {}

@@ -25,6 +25,8 @@ def contradictions(config: Config) -> Iterator[tuple[Place, str]]:
 
 
 def _daemons(config: Config) -> Iterator[tuple[Place, str]]:
+    if config.daemons is None:
+        return
     if not config.daemons:
         yield ("daemons",), "no daemon to watch: leave the key out for the default pipe directory"
     for key in ("label", "pipe_directory"):

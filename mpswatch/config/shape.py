@@ -217,10 +217,13 @@ class LogSection(Section, frozen=True, kw_only=True):
 
 
 class Config(Section, frozen=True, kw_only=True):
-    """Everything that there is to set. Where a default depends on the environment, reading fills it in."""
+    """Everything that there is to set. Where a default depends on the environment, reading fills it in.
+
+    `daemons` None is `auto`: those that run here.
+    """
 
     host: Text
-    daemons: tuple[DaemonEntry, ...]
+    daemons: tuple[DaemonEntry, ...] | None
     archive: ArchiveSection
     gpu: GpuSection = GpuSection()
     mps: MpsSection = MpsSection()
@@ -236,4 +239,4 @@ class Config(Section, frozen=True, kw_only=True):
 def as_plain(config: Config) -> dict[str, Any]:
     """The configuration in force as plain data, for people (`check-config --json`)."""
     plain: dict[str, Any] = msgspec.to_builtins(config)
-    return plain
+    return plain if config.daemons is not None else {**plain, "daemons": "auto"}

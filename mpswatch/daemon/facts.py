@@ -7,7 +7,6 @@ import contextlib
 import time
 from typing import Any
 
-from mpswatch.config import Config
 from mpswatch.daemon.keeper import Keeper, KeepingError
 from mpswatch.daemon.own_schedules import intervals
 from mpswatch.daemon.parts import Parts
@@ -28,7 +27,7 @@ class Facts:
         self._log = log
         self._said = Said()
         self._expiry: asyncio.TimerHandle | None = None
-        self.latest = Latest(_settings(config), host=config.host, simulated=parts.simulated)
+        self.latest = Latest(_settings(parts), host=config.host, simulated=parts.simulated)
         keep = archiving(
             parts.archive,
             parts.journal,
@@ -45,10 +44,10 @@ class Facts:
             {"archive": self._keep_durably, "latest": self.latest.record}, latest=self.latest, on_failure=self._failed
         )
 
-    def configure(self, config: Config) -> None:
-        """Take the settings of a reload."""
-        self.latest.configure(_settings(config))
-        self.keeper.deadline = config.archive.deadline
+    def configure(self, parts: Parts) -> None:
+        """Take the settings of a reload, or other daemons."""
+        self.latest.configure(_settings(parts))
+        self.keeper.deadline = parts.config.archive.deadline
 
     def record(self, fact: Fact) -> None:
         """Hand `fact` on, without waiting for a disk."""
@@ -117,9 +116,10 @@ class Facts:
             self._log.warning("old runs could not be removed", detail=error.detail, remedy=error.remedy)
 
 
-def _settings(config: Config) -> Settings:
+def _settings(parts: Parts) -> Settings:
+    config = parts.config
     return Settings(
-        daemons={daemon.name or daemon.pipe_directory: daemon.pipe_directory for daemon in config.daemons},
+        daemons={address.name: str(address.pipe_directory) for address in parts.addresses},
         poll_interval=config.poll.interval,
         sweep_interval=config.sweep.interval if config.sweep.enabled else None,
         plan_intervals=intervals(config),

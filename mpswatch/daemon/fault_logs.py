@@ -23,16 +23,19 @@ class FaultLogs:
     """Follows one log a daemon, each in a thread of its own: a log directory that hangs takes nothing down."""
 
     def __init__(self, addresses: tuple[DaemonAddress, ...]) -> None:
+        self._logs: dict[DaemonAddress, tuple[ServerLog, Watched] | None] = {}
+        self.watch(addresses)
+
+    def watch(self, addresses: tuple[DaemonAddress, ...]) -> None:
+        """Follow the logs of these from now on, where they are followed already from where they are."""
         self._logs = {
-            address.name: (ServerLog(address.log_directory), Watched(f"server.log of {address.name}"))
-            if address.log_directory is not None
-            else None
-            for address in addresses
+            address: self._logs[address] if address in self._logs else _follower(address) for address in addresses
         }
 
     def look(self) -> FaultLook:
         found: dict[str, Faults | Reason] = {}
-        for name, log in self._logs.items():
+        for address, log in self._logs.items():
+            name = address.name
             if log is None:
                 found[name] = Reason.NOT_RECORDED
                 continue
@@ -42,6 +45,12 @@ class FaultLogs:
             except MpswatchError as error:
                 found[name] = error.reason
         return found
+
+
+def _follower(address: DaemonAddress) -> tuple[ServerLog, Watched] | None:
+    if address.log_directory is None:
+        return None
+    return ServerLog(address.log_directory), Watched(f"server.log of {address.name}")
 
 
 def faults_of(look: FaultLook, events: Events) -> list[Event]:

@@ -21,7 +21,7 @@ class MixedStacksError(MpswatchError):
 
 def refuse_mixed_stacks(config: Config, *, simulated: bool) -> None:
     """Raise `MixedStacksError` where simulated and measured would come together."""
-    for daemon in config.daemons:
+    for daemon in config.daemons or ():  # those that are found are of the right kind
         if not simulated and is_rehearsal(Path(daemon.pipe_directory)):
             raise MixedStacksError(
                 f"{daemon.pipe_directory} belongs to a rehearsal stack, and nothing in there is measured",

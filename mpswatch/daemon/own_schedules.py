@@ -33,7 +33,7 @@ class OwnSchedules:
         """Schedule what is on and not yet scheduled."""
         for plan, interval in intervals(config).items():
             if self._schedule.due_in(plan) is None:
-                started = [*_started(restored, plan), *(at for name, at in self._starts().items() if name == plan)]
+                started = [*starts_of(restored, plan), *(at for name, at in self._starts().items() if name == plan)]
                 first = first_sweep_in(
                     interval=interval,
                     newest_start=max(started, default=None),
@@ -49,12 +49,13 @@ class OwnSchedules:
             self._schedule.off(plan)
 
 
-def _started(restored: Restored, plan: str) -> Iterator[datetime]:
+def starts_of(restored: Restored, plan: str, daemon: str | None = None) -> Iterator[datetime]:
+    """When earlier processes started that plan, under `daemon` alone where one is named."""
     for run in restored.runs:
-        if run.protocol.plan == plan:
+        if run.protocol.plan == plan and (daemon is None or (run.mps is not None and run.mps.daemon == daemon)):
             yield run.started_at or run.recorded_at
     for event in restored.events:
-        if event.kind == "sweep_started" and event.plan == plan:
+        if event.kind == "sweep_started" and event.plan == plan and daemon in {None, event.daemon}:
             yield event.at
     if plan == "interference":
         yield from (document.started_at for document in restored.interferences)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,8 @@ from mpswatch.archive import Archive
 from mpswatch.archive.interference import Interferences
 from mpswatch.config import Config
 from mpswatch.config.rules import expectations
+from mpswatch.config.shape import DaemonEntry
+from mpswatch.daemon.discovering import Discovering
 from mpswatch.daemon.events import Events
 from mpswatch.daemon.fault_logs import FaultLogs
 from mpswatch.gpu import open_sources
@@ -37,6 +40,7 @@ class Parts:
     config: Config
     simulated: bool
     addresses: tuple[DaemonAddress, ...]
+    discovering: Discovering | None
     processes: Processes
     poller: Poller
     fault_logs: FaultLogs
@@ -58,7 +62,7 @@ class Parts:
         return self.thorough if name == "thorough" else self.plan
 
 
-def addresses(config: Config, processes: Processes) -> tuple[DaemonAddress, ...]:
+def addresses(daemons: Sequence[DaemonEntry], processes: Processes) -> tuple[DaemonAddress, ...]:
     """The control daemons as the poll room names them: by configured name, else by pipe directory.
 
     Where nobody configured a log directory the daemon's own environment is asked, once.
@@ -73,14 +77,20 @@ def addresses(config: Config, processes: Processes) -> tuple[DaemonAddress, ...]
                 else log_directory(Path(daemon.pipe_directory), processes)
             ),
         )
-        for daemon in config.daemons
+        for daemon in daemons
     )
 
 
-def make_parts(config: Config, *, simulated: bool) -> Parts:
-    """Everything but sockets, threads and the loop."""
+def make_parts(config: Config, *, simulated: bool, discovering: Discovering | None = None) -> Parts:
+    """Everything but sockets, threads and the loop. `discovering` is one that has looked already."""
     processes = Processes()
-    watched = addresses(config, processes)
+    if config.daemons is not None:
+        discovering, watched = None, addresses(config.daemons, processes)
+    else:
+        if discovering is None:
+            discovering = Discovering(processes, rehearsals=simulated)
+            discovering.look()
+        watched = discovering.addresses
     patterns = expectations(config)
     poller = Poller(
         host=config.host,
@@ -99,6 +109,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
         config=config,
         simulated=simulated,
         addresses=watched,
+        discovering=discovering,
         processes=processes,
         poller=poller,
         fault_logs=FaultLogs(watched),
@@ -114,7 +125,7 @@ def make_parts(config: Config, *, simulated: bool) -> Parts:
 
 def remake_parts(before: Parts, config: Config) -> Parts:
     """The parts of a new configuration; what asks is kept where it is asked the same, with what it remembers."""
-    parts = make_parts(config, simulated=before.simulated)
+    parts = make_parts(config, simulated=before.simulated, discovering=before.discovering)
     asked = ("daemons", "gpu", "mps")
     if all(getattr(config, section) == getattr(before.config, section) for section in asked):
         return replace(parts, poller=before.poller, fault_logs=before.fault_logs)
@@ -123,7 +134,7 @@ def remake_parts(before: Parts, config: Config) -> Parts:
 
 def any_rehearsal(config: Config) -> bool:
     """Whether what would be looked at is a rehearsal stack (the socket in its pipe directory alone says so)."""
-    return any(is_rehearsal(Path(daemon.pipe_directory)) for daemon in config.daemons)
+    return any(is_rehearsal(Path(daemon.pipe_directory)) for daemon in config.daemons or ())
 
 
 def plan(config: Config) -> Plan:

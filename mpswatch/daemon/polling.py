@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple
 
 from mpswatch.changes import changes, remember
 from mpswatch.daemon.fault_logs import FaultLook, faults_of
@@ -11,18 +12,29 @@ from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, Fact, PollSnapshot
+from mpswatch.poll import DaemonAddress
 
-Looked: TypeAlias = tuple[PollSnapshot, FaultLook]
+
+class Looked(NamedTuple):
+    """One poll, and the control daemons that were asked."""
+
+    snapshot: PollSnapshot
+    logs: FaultLook
+    daemons: tuple[DaemonAddress, ...]
 
 
 class Polling:
-    """Polls when triggered. `after` gets each snapshot, the events that tell it from the one before, and the logs."""
+    """Polls when triggered. `after` gets each snapshot, the events that tell it from the one before, and the logs;
+    before that `adopt` gets the control daemons, where they are looked for and are others than before.
+    """
 
     def __init__(
         self,
         *,
         parts: Callable[[], Parts],
         worker: Worker[Looked],
+        may_drop: Callable[[], bool],
+        adopt: Callable[[tuple[DaemonAddress, ...]], None],
         record: Callable[[Fact], object],
         after: Callable[[PollSnapshot, Sequence[Event], FaultLook], None],
         log: Any,  # noqa: ANN401 - structlog's loggers are proxies
@@ -31,6 +43,8 @@ class Polling:
         self._memory: PollSnapshot | None = None
         self._parts = parts
         self._worker = worker
+        self._may_drop = may_drop
+        self._adopt = adopt
         self._record = record
         self._after = after
         self._log = log
@@ -39,7 +53,8 @@ class Polling:
     def trigger(self) -> None:
         """Start a poll, unless the last one is still under way (its sources have deadlines: it will end)."""
         parts = self._parts()
-        late = not self._worker.offer(lambda: (parts.poller.look(), parts.fault_logs.look()), self._done, self._failed)
+        may_drop = self._may_drop()
+        late = not self._worker.offer(lambda: _look(parts, may_drop=may_drop), partial(self._done, parts), self._failed)
         if self._said.is_new("late", "late" if late else None) and late:
             self._log.warning("a poll takes longer than poll.interval", seconds=self._worker.busy_seconds)
 
@@ -48,8 +63,11 @@ class Polling:
         if self._said.is_new("poll", repr(error)):
             self._log.error("the poll failed", exc_info=error)
 
-    def _done(self, looked: Looked) -> None:
-        snapshot, logs = looked
+    def _done(self, asked: Parts, looked: Looked) -> None:
+        snapshot, logs = looked.snapshot, looked.logs
+        parts = self._parts()
+        if parts.poller is asked.poller and parts.addresses != looked.daemons:
+            self._adopt(looked.daemons)
         self._said.is_new("poll", None)
         faults = faults_of(logs, self._parts().events)
         logged = {event.daemon for event in faults}
@@ -79,3 +97,13 @@ class Polling:
                         reason=reason,
                         detail=source.detail,
                     )
+
+
+def _look(parts: Parts, *, may_drop: bool) -> Looked:
+    """In the poll's thread: who is there, and then everybody."""
+    daemons = parts.addresses
+    if parts.discovering is not None:
+        daemons = parts.discovering.look(may_drop=may_drop)
+        parts.poller.watch(daemons)
+        parts.fault_logs.watch(daemons)
+    return Looked(parts.poller.look(), parts.fault_logs.look(), daemons)

@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mpswatch.config import Config
 from mpswatch.daemon import memory
 from mpswatch.daemon.client_check import check_client
 from mpswatch.daemon.copying import Copying
+from mpswatch.daemon.events import Target
 from mpswatch.daemon.exit import Exit
 from mpswatch.daemon.facts import Facts
 from mpswatch.daemon.fault_logs import FaultLook
@@ -37,6 +39,7 @@ from mpswatch.daemon.systemd import Notifier
 from mpswatch.daemon.targets import targets
 from mpswatch.daemon.worker import Worker
 from mpswatch.documents import Event, PollSnapshot
+from mpswatch.poll import DaemonAddress
 from mpswatch.sweep.permit import Refusal
 from mpswatch.sweep.ports import Watcher
 
@@ -97,6 +100,8 @@ class Service:
         self._polling = Polling(
             parts=lambda: self._parts,
             worker=self._poll_worker,
+            may_drop=lambda: not self._sweeping.running,
+            adopt=self._adopt,
             record=self._facts.record,
             after=self._polled,
             log=self._log,
@@ -214,6 +219,24 @@ class Service:
         self._consider()
         self._past.look()
 
+    def _adopt(self, daemons: tuple[DaemonAddress, ...]) -> None:
+        """Go on with other control daemons: those that were found to run here by now."""
+        before = {address.name for address in self._parts.addresses}
+        self._parts = replace(self._parts, addresses=daemons)
+        self._facts.configure(self._parts)
+        found = [address.name for address in daemons if address.name not in before]
+        for name in sorted(before - {address.name for address in daemons}):
+            message = f"the control daemon {name} is gone, and no longer watched"
+            self._facts.event("daemon_dropped", message, target=Target(name, ""))
+        for name in found:
+            self._facts.event("daemon_found", f"the control daemon {name} runs here", target=Target(name, ""))
+        restored = self._past.restored_by_now()
+        if found and restored is not None:
+            now = datetime.now(UTC)
+            self._facts.latest.restore(restored.runs, now=now)
+            self._facts.latest.restore_interferences(restored.interferences, now=now)
+            self._schedule.at_least_in("sweep", min(self._sweeping.first_in(name, restored) for name in found))
+
     def _swept(self, outcomes: Sequence[Outcome]) -> None:
         memory.give_back()
         self._judging.judge(outcomes)
@@ -282,7 +305,7 @@ class Service:
     def _take_config(self, config: Config) -> None:
         before, self._parts = self._parts.config, remake_parts(self._parts, config)
         logs.set_up(config.log.level, config.log.format)
-        self._facts.configure(config)
+        self._facts.configure(self._parts)
         if config.poll != before.poll:
             self._schedule.every("poll", config.poll.interval, first_in=0.0)
         if config.interference != before.interference or config.sweep != before.sweep:

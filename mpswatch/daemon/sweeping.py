@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from mpswatch.daemon.first_sweep import AGAIN_AT_LEAST, again_in
+from mpswatch.daemon.events import Target
+from mpswatch.daemon.first_sweep import AGAIN_AT_LEAST, again_in, due_now, first_sweep_in
 from mpswatch.daemon.hold import hold
-from mpswatch.daemon.own_schedules import intervals
+from mpswatch.daemon.own_schedules import intervals, starts_of
 from mpswatch.daemon.parts import Parts, runtime
+from mpswatch.daemon.restore import Restored
 from mpswatch.daemon.said import Said
 from mpswatch.daemon.sweeps import Attempt, Outcome, refused, sweep_targets
 from mpswatch.daemon.targets import targets
@@ -61,6 +63,7 @@ class Sweeping:
         self._stop: Stop | None = None
         self._started = time.monotonic()
         self._refusals: dict[str, int] = {}
+        self._measured: dict[tuple[str, Target], float] = {}
 
     @property
     def running(self) -> bool:
@@ -84,6 +87,10 @@ class Sweeping:
                 self._again(plan, AGAIN_AT_LEAST)
             return
         aims = targets(snapshot)
+        if not asked_for:
+            aims = self._due(plan, aims)
+            if not aims:
+                return
         settings = parts.config.sweep
         if plan != "quick":
             settings = replace(settings, enabled=True)  # it has a schedule of its own
@@ -115,9 +122,37 @@ class Sweeping:
             progress=self._progress,
             log=self._log.debug,
         )
-        self._worker.offer(
-            lambda: sweep_targets(parts, attempt), lambda outcomes: self._finished(outcomes, plan), self._failed
+        began = time.monotonic()
+
+        def finished(outcomes: tuple[Outcome, ...]) -> None:
+            for target, outcome in zip(aims, outcomes, strict=False):  # a stop leaves some out
+                if not isinstance(outcome, Event):
+                    self._measured[plan, target] = began
+            self._finished(outcomes, plan)
+
+        self._worker.offer(lambda: sweep_targets(parts, attempt), finished, self._failed)
+
+    def first_in(self, daemon: str, restored: Restored) -> float:
+        """Seconds until the first sweep of a control daemon that was found just now: as after a start of ours."""
+        now, today = time.monotonic(), datetime.now(UTC)
+        ages = [now - at for (plan, target), at in self._measured.items() if (plan, target.daemon) == ("quick", daemon)]
+        starts = [*starts_of(restored, "quick", daemon), *(today - timedelta(seconds=age) for age in ages)]
+        return first_sweep_in(
+            interval=self._interval("quick"),
+            newest_start=max(starts, default=None),
+            known=restored.known,
+            now=today,
         )
+
+    def _due(self, plan: str, aims: Sequence[Target]) -> tuple[Target, ...]:
+        """Those that the schedule has not measured yet in this interval: the others are not disturbed because one was
+        refused, or came later. The next trigger comes when the first of them is due.
+        """
+        ages = {aim: time.monotonic() - at for (of, aim), at in self._measured.items() if of == plan}
+        due, next_in = due_now(aims, ages, interval=self._interval(plan), jitter=self._parts().config.sweep.jitter)
+        if next_in is not None:
+            self._again(plan, next_in)
+        return due
 
     def _interval(self, plan: str) -> float:
         config = self._parts().config

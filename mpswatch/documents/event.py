@@ -17,6 +17,8 @@ EventKind: TypeAlias = Literal[
     "service_escaped",
     "daemon_down",
     "daemon_up",
+    "daemon_found",
+    "daemon_dropped",
     "sweep_started",
     "sweep_refused",
     "sweep_failed",

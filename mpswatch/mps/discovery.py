@@ -35,9 +35,25 @@ class Found:
 
 def discover(processes: Processes) -> tuple[Found, ...]:
     """The control daemons whose pipe directory can be entered here, by pipe directory. Rehearsals are none."""
-    directories = {*_listening(processes.root), *_by_environment(processes)}
-    real = [path for path in directories if is_socket(path / "control") and not is_socket(path / "rehearsal")]
-    return tuple(Found(path, log_directory(path, processes)) for path in sorted(real))
+    directories = listening(processes) | by_environment(processes)
+    return tuple(Found(path, log_directory(path, processes)) for path in sorted(directories))
+
+
+def listening(processes: Processes, *, rehearsals: bool = False) -> frozenset[Path]:
+    """The pipe directories in which both sockets of a control daemon listen, by the kernel's own list: cheap.
+
+    Real ones, or `rehearsals` alone: the two never come together.
+    """
+    return frozenset(path for path in _listening(processes.root) if _is_there(path, rehearsals=rehearsals))
+
+
+def by_environment(processes: Processes) -> frozenset[Path]:
+    """The pipe directories that control programs were given, as far as they may be asked: all of /proc is read."""
+    return frozenset(path for path in _by_environment(processes) if _is_there(path))
+
+
+def _is_there(path: Path, *, rehearsals: bool = False) -> bool:
+    return is_socket(path / "control") and is_socket(path / "rehearsal") == rehearsals
 
 
 def log_directory(pipe_directory: Path, processes: Processes) -> Path | None:
@@ -75,6 +91,8 @@ def _listening(root: Path) -> Iterator[Path]:
     try:
         with (root / "net/unix").open("rb") as lines:
             for number, line in enumerate(lines):
+                if b"/control" not in line:  # most are not
+                    continue
                 words = line.split(None, 7)
                 if number >= _MOST_LINES or len(words) < 8:
                     continue

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mpswatch.daemon.first_sweep import again_in, first_sweep_in
+from mpswatch.daemon.events import Target
+from mpswatch.daemon.first_sweep import again_in, due_now, first_sweep_in
 from mpswatch.daemon.schedule import Schedule
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -103,3 +104,25 @@ def test_attempts_after_refusals_come_at_doubling_distances_up_to_the_interval()
     assert [again_in(interval=600, refusals=number) for number in range(1, 7)] == [60, 120, 240, 480, 600, 600]
     assert again_in(interval=600, refusals=100000) == 600
     assert again_in(interval=5, refusals=1) == 5
+
+
+A, B = Target("a", "GPU-1"), Target("b", "GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("ages", "due", "next_in"),
+    [
+        ({}, (A, B), None),
+        ({A: 60}, (B,), 3540),  # B was refused, or came later: A is not disturbed for it, and not put off either
+        ({A: 60, B: 600}, (), 3000),
+        ({A: 3599, B: 3600}, (A, B), None),
+        ({A: 3541}, (A, B), None),  # as early as a trigger may come
+        ({A: 3537}, (B,), 63),
+    ],
+)
+def test_a_target_is_due_once_an_interval_whatever_happens_to_the_others(ages, due, next_in):
+    assert due_now((A, B), ages, interval=3600, jitter=58) == (due, next_in)
+
+
+def test_a_short_interval_with_much_jitter_still_has_something_due():
+    assert due_now((A,), {A: 0.5}, interval=1, jitter=0.9) == ((A,), None)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from mpswatch.config import load
 from mpswatch.mps import discovery
 from mpswatch.mps.discovery import DEFAULT_LOG_DIRECTORY, discover, log_directory, visible_devices
+from mpswatch.mps.discovery import listening as listening_to
 from mpswatch.proc import Processes
 
 
@@ -111,8 +110,8 @@ def test_visible_devices_are_the_daemons_own_and_not_another_processs(listening,
     assert visible_devices(place, processes) is None
 
 
-def test_daemons_auto_watches_what_runs_here(listening, tmp_path):
-    place = listening()
-    file = tmp_path / "mpswatch.yml"
-    file.write_text("daemons: auto\n")
-    assert str(place) in {daemon.pipe_directory for daemon in load(file, environ=os.environ).daemons}
+def test_rehearsals_are_found_alone_by_who_asks_for_them(listening):
+    real, rehearsal = listening(), listening("rehearsal", ("control", "control_privileged", "rehearsal"))
+    found = listening_to(Processes(), rehearsals=True)
+    assert rehearsal in found
+    assert real not in found

@@ -22,14 +22,19 @@ STYLE = (
 )
 
 
+SCALED: dict[str, tuple[tuple[tuple[str, float], ...], str]] = {
+    "bytes": ((("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 1024.0)), "B"),
+    "s": ((("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001)), "s"),
+    "hertz": ((("GHz", 1e9), ("MHz", 1e6), ("kHz", 1e3)), "Hz"),
+}
+"""Larger units of a unit, each with its size, and what the rest is called."""
+
+
 def shown(value: float, unit: str) -> str:
     """A value as a person reads it."""
-    if unit == "bytes":
-        steps = [("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 1024.0)]
-        return next((f"{value / size:.3g} {name}" for name, size in steps if abs(value) >= size), f"{value:.0f} B")
-    if unit == "s":
-        steps = [("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001)]
-        return next((f"{value / size:.3g} {name}" for name, size in steps if abs(value) >= size), "0 s")
+    if unit in SCALED:
+        steps, rest = SCALED[unit]
+        return next((f"{value / size:.3g} {name}" for name, size in steps if abs(value) >= size), f"{value:.0f} {rest}")
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     if unit == "tflops":
@@ -63,6 +68,7 @@ def _stat(panel: Json, answers: list[list[Answer]], width: float, height: float)
         return [_text(width / 2, height / 2 + 12, "no data", "faint", anchor="middle")]
     defaults, parts = panel["fieldConfig"]["defaults"], []
     each = width / len(found)
+    size = "" if len(found) == 1 else f";font-size:{max(26 // len(found), 9)}px"
     for at, (labels, points) in enumerate(found):
         value = points[-1][1]
         colour = "#299c46"
@@ -75,7 +81,9 @@ def _stat(panel: Json, answers: list[list[Answer]], width: float, height: float)
         if panel["options"]["textMode"] == "name":
             text = legend(panel["targets"][0], labels)
         parts.append(
-            _text(each * (at + 0.5), height / 2 + 18, text, "big", anchor="middle", extra=f' style="fill:{colour}"')
+            _text(
+                each * (at + 0.5), height / 2 + 18, text, "big", anchor="middle", extra=f' style="fill:{colour}{size}"'
+            )
         )
     return parts
 

@@ -108,8 +108,8 @@ TENANTS = (
     gauge(
         "escaped_clients",
         "expectation",
-        "Processes of this service that run on the GPU outside MPS; they are foreign, too.",
-        NO_POLL + ", or tenants are not all known",
+        "Processes of this service that run on the GPU outside MPS, at least; they are foreign, too.",
+        NO_POLL + ", or tenants are not all known and none is seen",
         "max_over_time(mpswatch_escaped_clients[5m]) > 0",
     ),
     gauge(

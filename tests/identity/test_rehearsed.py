@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from mpswatch.changes import changes
 from mpswatch.documents import Reason
 from mpswatch.expectations import Expectation, Expectations, Pattern, Welcome
 from mpswatch.gpu import open_sources
+from mpswatch.identity import Identities
 from mpswatch.poll import DaemonAddress, Poller
 from mpswatch.proc import Processes
 from mpswatch.rehearsal.stack import Stack
@@ -21,6 +23,8 @@ from mpswatch.sweep.permit import Circumstances, Limits, Refusal
 from mpswatch.sweep.preflight import decide
 
 ID = "a3f1" * 16
+RECORDED = Path(__file__).parent / "trees/kubernetes-containerd-recorded/host"
+RECORDED_SERVER = "bfa3039c24f79d887ac4f495cba483c5acfc9f8a57473fcabaac2cc139ff3239"
 EXPECTED = Expectations(
     expected=(Expectation(name="embedder", pattern=Pattern(wanted={"command": "*/srv/embedder/*"}), minimum=1),),
     welcome=(Welcome(name="monitoring", patterns=(Pattern(wanted={"command": "*/srv/exporter/*"}),)),),
@@ -40,6 +44,10 @@ def stack():
 
 @pytest.fixture
 def poller(stack):
+    return polled(stack, EXPECTED)
+
+
+def polled(stack, expectations, identities=None):
     return Poller(
         host="h",
         daemons=[DaemonAddress(name="default", pipe_directory=stack.pipe_directory, log_directory=stack.log_directory)],
@@ -48,7 +56,8 @@ def poller(stack):
         processes=Processes(),
         mps_deadline=10,
         gpu_deadline=10,
-        expectations=EXPECTED,
+        expectations=expectations,
+        identities=identities,
     )
 
 
@@ -67,6 +76,24 @@ def test_tenants_are_known_by_unit_container_and_pod(stack, poller):
     assert (found[box].identity.container_runtime, found[box].identity.container_id) == ("docker", ID)
     assert found[pod].identity.pod_uid == "6d3f2c1e-8a4b-4c5d-9e7f-1a2b3c4d5e6f"
     assert (found[pod].kind, found[box].kind) == ("foreign", "managed")
+
+
+@needs_cgroups
+def test_a_pods_label_tells_that_its_process_has_escaped_and_without_the_file_nobody_says_it_has_not(stack, tmp_path):
+    by_label = Pattern(wanted={"label": "app=embedder", "namespace": "search"})
+    what = Expectations(expected=(Expectation(name="embedder", pattern=by_label, minimum=1),))
+    group = f"/kubepods/burstable/pod6d3f2c1e-8a4b-4c5d-9e7f-1a2b3c4d5e6f/{RECORDED_SERVER}"
+    inside = stack.add_service("a", cgroup=group)
+    outside = stack.add_foreign("b", cgroup=group)
+    shutil.copytree(RECORDED, tmp_path / "host")
+    for database, expected in ((True, (2, 1, 1, None)), (False, (0, 0, 0, Reason.NOT_RECORDED))):
+        if not database:
+            shutil.rmtree(tmp_path / "host/var")
+        now = polled(stack, what, Identities(Processes(), root=tmp_path / "host", label_keys=what.label_keys)).look()
+        (look,) = now.expectations
+        assert (look.matched, look.managed, look.escaped, look.unknown_reason) == expected
+        undecided = {tenant.pid for tenant in now.tenants.value if tenant.undecided == ("embedder",)}
+        assert undecided == (set() if database else {inside, outside})
 
 
 def test_a_service_outside_mps_has_escaped_and_the_journal_says_so_once(stack, poller):

@@ -11,6 +11,7 @@ from mpswatch.daemon.keeper import Keeper, KeepingError
 from mpswatch.daemon.own_schedules import intervals
 from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.said import Said
+from mpswatch.daemon.stuck import StuckClients
 from mpswatch.documents import Event, EventKind, Fact
 from mpswatch.errors import MpswatchError
 from mpswatch.latest import Latest, Settings
@@ -28,6 +29,7 @@ class Facts:
         self._said = Said()
         self._expiry: asyncio.TimerHandle | None = None
         self.latest = Latest(_settings(parts), host=config.host, simulated=parts.simulated)
+        self.stuck = StuckClients(self.latest, parts.processes)
         keep = archiving(
             parts.archive,
             parts.journal,
@@ -60,6 +62,8 @@ class Facts:
 
     def record_durably(self, fact: Fact) -> tuple[str, ...]:
         """Hand `fact` on from another thread; names the sinks that did not take it."""
+        if isinstance(fact, Event) and fact.kind == "client_stuck":
+            self.stuck.note(fact)
         failed = self._durably(fact)
         with contextlib.suppress(RuntimeError):  # the loop has closed: we are leaving
             self._loop.call_soon_threadsafe(self._arm)

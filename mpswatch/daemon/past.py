@@ -59,7 +59,8 @@ class Past:
         return self.restored
 
     def look(self) -> None:
-        """Has somebody paused us, has another process swept?"""
+        """Has somebody paused us, has another process swept, has a client that was stuck left after all?"""
+        self._facts.stuck.look()
         disk = self._disk
         if disk is None:
             return
@@ -93,6 +94,7 @@ class Past:
         latest.restore_interferences(restored.interferences, now=now)
         self._found(restored.runs)
         latest.remember(restored.events)
+        self._facts.stuck.recall(restored.stuck, now=now)
         latest.archive_measured(restored.total_bytes)
         for address in parts.addresses:
             age = known_fault_age(restored.events, {}, address.name)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from datetime import datetime
 
 from mpswatch.archive import Archive, ArchiveError
 from mpswatch.archive.interference import Interferences
 from mpswatch.daemon.pause import is_paused
-from mpswatch.documents import Event, InterferenceDocument, SweepDocument
+from mpswatch.documents import Event, EventKind, InterferenceDocument, SweepDocument
 from mpswatch.journal import Journal
 
 _EVENTS = 50
+_STUCK: tuple[EventKind, ...] = ("client_stuck",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +24,7 @@ class Restored:
     runs: tuple[SweepDocument, ...] = ()
     interferences: tuple[InterferenceDocument, ...] = ()
     events: tuple[Event, ...] = ()
+    stuck: tuple[Event, ...] = ()
     newest_start: datetime | None = None
     total_bytes: int | None = None
     paused: bool = False
@@ -41,6 +44,7 @@ def restore(archive: Archive, journal: Journal, interferences: Interferences) ->
         newest_run = next(archive.entries(), None)
         started = journal.newest_sweep_started()
         events = journal.read(limit=_EVENTS)
+        stuck = tuple(itertools.islice(journal.of(_STUCK), _EVENTS))
         total_bytes = archive.usage()
     except ArchiveError as error:
         return Restored(known=False, faults=(*faults, error), paused=is_paused(archive.directory))
@@ -50,6 +54,7 @@ def restore(archive: Archive, journal: Journal, interferences: Interferences) ->
         runs=runs,
         interferences=pairs,
         events=events,
+        stuck=stuck,
         newest_start=max(filter(None, starts), default=None),
         total_bytes=total_bytes,
         paused=is_paused(archive.directory),

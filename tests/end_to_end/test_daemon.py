@@ -196,6 +196,20 @@ def test_a_refusal_is_an_event_a_metric_and_one_line_of_the_log(start, stack, un
     until(lambda: (daemon.value("mpswatch_sweeps_total", outcome="complete") or 0) >= 1)
 
 
+def test_a_stuck_client_is_published_across_a_restart_and_until_it_leaves(start, stack, until):
+    stack.tell("attach", how="silent")
+    daemon = start(sweep={"cell_deadline": "500ms", "caps": [100]})
+    until(lambda: daemon.value("mpswatch_stuck_clients", daemon="stack") == 1)
+    (said,) = daemon.events("client_stuck")
+    daemon.stop()
+    again = start(sweep={"enabled": False})
+    until(lambda: again.value("mpswatch_stuck_clients", daemon="stack") == 1)
+    for pid in said["details"]["pids"]:
+        os.kill(pid, signal.SIGKILL)  # it never had a context, so that it takes nobody with it
+    until(lambda: again.value("mpswatch_stuck_clients", daemon="stack") == 0)
+    assert len(again.events("sweep_started")) == 1
+
+
 def test_a_sweep_from_the_command_line_is_noticed(start, command, until):
     settings = {"sweep": {"enabled": False}}
     daemon = start(**settings)

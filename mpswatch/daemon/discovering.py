@@ -17,6 +17,9 @@ from mpswatch.process.watched import SourceStuck, Watched
 DROPPED_AFTER = 900.0
 """Seconds that a daemon which is gone is still watched, and reported down: time for an alert to be seen."""
 
+MOST = 32
+"""Control daemons: anybody may listen on sockets of these names, and each that is watched costs threads and series."""
+
 _ALL_OF_PROC_EVERY = 20
 """Looks: the kernel's list of sockets is read at each, and shows most daemons at once. The rest costs more."""
 
@@ -69,8 +72,10 @@ class Discovering:
 
     def _note(self, there: frozenset[Path]) -> None:
         now = self._monotonic()
-        for path in there:
+        for path in sorted(there):
             seen = self._seen.get(path)
+            if seen is None and len(self._seen) >= MOST:
+                continue
             if seen is None or not seen.is_there:  # one that was started anew may have its logs elsewhere
                 seen = self._seen[path] = _Seen(_address(path, log_directory(path, self._processes)), now)
             seen.at = now

@@ -53,7 +53,8 @@ def by_environment(processes: Processes) -> frozenset[Path]:
 
 
 def _is_there(path: Path, *, rehearsals: bool = False) -> bool:
-    return is_socket(path / "control") and is_socket(path / "rehearsal") == rehearsals
+    # a name that cannot be printed is no control daemon's, and would be a label
+    return str(path).isprintable() and is_socket(path / "control") and is_socket(path / "rehearsal") == rehearsals
 
 
 def log_directory(pipe_directory: Path, processes: Processes) -> Path | None:

@@ -10,7 +10,7 @@ import pytest
 
 from mpswatch.config import load
 from mpswatch.config.shape import as_plain
-from mpswatch.daemon.discovering import DROPPED_AFTER, Discovering
+from mpswatch.daemon.discovering import DROPPED_AFTER, MOST, Discovering
 from mpswatch.daemon.parts import make_parts, remake_parts
 from mpswatch.proc import Processes
 
@@ -161,6 +161,18 @@ def test_logs_are_looked_for_anew_when_a_daemon_is_back(host, monkeypatch):
     host.start("pipe")
     (address,) = discovering.look()
     assert address.log_directory == host.folder / "log"
+
+
+def test_strangers_who_listen_everywhere_cannot_make_it_watch_without_end(host, look):
+    first = host.start("z")
+    look()
+    for number in range(MOST + 5):
+        host.start(f"many-{number}")
+    host.start("new\x1bline")
+    watched = look()
+    assert len(watched) == MOST
+    assert first in watched, "who was there before stays"
+    assert all(name.isprintable() for name in watched)
 
 
 def test_daemons_auto_watches_what_runs_here_and_says_that_it_looks(tmp_path):

@@ -31,9 +31,12 @@ def print_series(series: Series, runs: Sequence[RunFacts], *, cap: str | None, l
     """One picture a cap and quantity, then a table a quantity of the newest runs."""
     out = console()
     out.print(Text(series.title, style="bold"), soft_wrap=True)
-    caps = [facts.cap for facts in runs[-1].caps if cap is None or facts.cap == cap] if runs else []
+    # those of the newest run first, then those that only earlier ones have: a cap that is gone is shown to be
+    caps = [
+        one for one in dict.fromkeys(facts.cap for run in reversed(runs) for facts in run.caps) if cap in (None, one)
+    ]
     if not caps:
-        out.print(Text("no such cap in the newest run" if runs else "no run in this time"))
+        out.print(Text("no run has such a cap" if runs else "no run in this time"))
         return
     quantities = runs[-1].quantities
     for one in caps:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,7 +31,10 @@ def console(*, to_stderr: bool = False) -> Console:
 
 def sweep(document: SweepDocument) -> Table:
     """A row for each quantity of each cap: burst and sustained are two, each with its own clock and power."""
-    table = Table(title=Text(_title(document)), title_justify="left")
+    # without vertical lines, so that a thorough sweep's eight columns fit into 80
+    table = Table(
+        title=Text(_title(document)), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     quantities = quantities_of(document)
     one = WORDS[quantities[0]] if len(quantities) == 1 else None
     table.add_column("cap %", justify="right")
@@ -39,8 +43,8 @@ def sweep(document: SweepDocument) -> Table:
     figures = ["TFLOPS", "95 %", "MHz", "W"] if one is None else [f"{one} TFLOPS", "MHz after", "W after"]
     for heading in (*figures, "SMs"):
         table.add_column(heading, justify="right", no_wrap=heading == "SMs")
-    for heading in ("managed", "verdict", "state"):
-        table.add_column(heading)
+    table.add_column("managed")
+    table.add_column("verdict", min_width=8)
     for cell in document.cells:
         about = _about(cell)
         for number, reading in enumerate(readings(cell, quantities)):
@@ -61,7 +65,7 @@ def _title(document: SweepDocument) -> str:
     )
 
 
-_BLANK = [("", "")] * 4
+_BLANK = [("", "")] * 3
 
 
 def _figures(reading: Reading, *, named: bool) -> list[tuple[str, str]]:
@@ -87,17 +91,18 @@ def _whole(value: float | None) -> str:
 
 
 def _about(cell: Cell) -> list[tuple[str, str]]:
-    """What is the same for each quantity of a cell: SMs seen and implied, membership, verdict, state."""
+    """What is the same for each quantity of a cell: SMs seen and implied, membership, and the verdict, or why the cell
+    is unknown."""
     expected = cell.sm_count_expected
-    implied = f"of {int(expected.at_most)}" if expected is not None else "of ?"
+    implied = int(expected.at_most) if expected is not None else "?"
     odd = "red" if cell.sm_count_as_expected is False else ""
-    state = cell.state if cell.unknown_reason is None else f"unknown: {cell.unknown_reason}"
     verdict = cell.verdict.verdict if cell.verdict is not None else ""
     return [
-        (f"{cell.sm_count if cell.sm_count is not None else '?'} {implied}", odd),
+        (f"{cell.sm_count if cell.sm_count is not None else '?'}/{implied}", odd),
         ({True: "yes", False: "no", None: "?"}[cell.self_was_managed], ""),
-        (verdict.replace("_", " "), {"not_enforced": "red", "unknown": "yellow"}.get(verdict, "")),
-        (state, "red" if cell.state == "unknown" else ""),
+        (f"unknown: {cell.unknown_reason}", "red")
+        if cell.unknown_reason is not None
+        else (verdict.replace("_", " "), {"not_enforced": "red", "unknown": "yellow"}.get(verdict, "")),
     ]
 
 

@@ -74,14 +74,18 @@ class Archive:
 
     def names(self) -> list[str]:
         """Name every file that is named as a run, newest first."""
-        return [name for name in newest_first(item.name for item in self._files()) if is_run_name(name)]
+        return [name for name in self._newest_first() if is_run_name(name)]
 
     def entries(self) -> Iterator[RunEntry]:
         """Yield every run by name alone, newest first; files that are named otherwise are left out (`foreign`)."""
-        for name in self.names():
-            entry = entry_of(self.runs, name)
-            if entry is not None:
-                yield entry
+        yield from self._entries(self._newest_first())
+
+    def _newest_first(self) -> list[str]:
+        return newest_first(item.name for item in self._files())
+
+    def _entries(self, names: Iterable[str]) -> Iterator[RunEntry]:
+        """Read names one at a time, because an entry is ten times as large as its name."""
+        return (entry for name in names if (entry := entry_of(self.runs, name)) is not None)
 
     def foreign(self) -> tuple[Path, ...]:
         """Name the files in the runs' directory that no mpswatch wrote."""
@@ -104,7 +108,7 @@ class Archive:
         found: dict[Series, list[SweepDocument]] = defaultdict(list)
         opened: dict[Series, int] = defaultdict(int)
         errors = []
-        for name in newest_first(item.name for item in self._files()):
+        for name in self._newest_first():
             series = series_of(name)
             if opened[series] >= LOOK_BACK or (found[series] and found[series][-1].complete_sweep):
                 continue
@@ -128,16 +132,16 @@ class Archive:
         """
         if self._keep_age is None and self._keep_bytes is None:
             return ()
-        entries = list(self.entries())
+        names = self._newest_first()
         kept: set[str] | None = None
         total = self.usage() if self._keep_bytes is not None else 0
         removed = []
-        for entry in reversed(entries):
+        for entry in self._entries(reversed(names)):
             old = self._keep_age is not None and entry.started < now - self._keep_age
             if not old and (self._keep_bytes is None or total <= self._keep_bytes):
                 break
             if kept is None:
-                kept = self._newest_complete(entries)
+                kept = self._newest_complete(self._entries(names))
             if entry.name in kept:
                 continue
             total -= _size(entry.path)
@@ -179,14 +183,13 @@ class Archive:
             return error
         return None
 
-    def _files(self) -> list[os.DirEntry[str]]:
-        """List the regular files among the runs; symbolic links are not followed, a missing directory is empty."""
-        with named_errors("list", self.runs):
-            try:
-                with os.scandir(self.runs) as found:
-                    return [item for item in found if item.is_file(follow_symlinks=False)]
-            except FileNotFoundError:
-                return []
+    def _files(self) -> Iterator[os.DirEntry[str]]:
+        """Yield the regular files among the runs; symbolic links are not followed, a missing directory is empty.
+
+        One at a time: each keeps what is asked of it, and 100,000 of them would be 100 MiB.
+        """
+        with named_errors("list", self.runs), contextlib.suppress(FileNotFoundError), os.scandir(self.runs) as found:
+            yield from (item for item in found if item.is_file(follow_symlinks=False))
 
     def _newest_complete(self, newest_first: Iterable[RunEntry]) -> set[str]:
         found: dict[tuple[str, str], str] = {}

@@ -65,7 +65,7 @@ if os.environ.get("COLLECT") == "0":
     gc.disable()
 sys.path.append({folder!r})
 import torch
-kept = [m.__cached__ for m in list(sys.modules.values()) if getattr(m, "__cached__", None)]
+kept = [m.__cached__ for m in list(sys.modules.values()) if isinstance(getattr(m, "__cached__", None), str)]
 compiled = sum(map(os.path.exists, kept))
 print(len(kept), compiled, round(time.monotonic() - began, 3), len(sys.modules), round(time.process_time(), 3))
 """

@@ -60,7 +60,8 @@ class Door:
         """End the connection that has been idle the longest; False if all are at work."""
         if not self.idle:
             return False
-        next(iter(self.idle)).abort()
+        longest, _ = self.idle.popitem(last=False)
+        longest.abort()  # off the list already: asyncio tells of its end later, and the next one needs another's place
         return True
 
 
@@ -137,7 +138,8 @@ class GuardedProtocol(H11Protocol):
         if not self.at_work:
             if not self._awaiting:
                 self._await_headers()
-            self._door.idle.move_to_end(self)
+            if self in self._door.idle:
+                self._door.idle.move_to_end(self)
         self._receive(data)  # while at work: a pipelined request, which uvicorn reads when the reply is out
 
     def on_response_complete(self) -> None:

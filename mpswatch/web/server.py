@@ -174,16 +174,17 @@ class WebServer(uvicorn.Server):
 
     def _protocol(self) -> GuardedProtocol:
         protocol = GuardedProtocol(self.config, self.server_state, self._door)
-        if self._door.full and not self._door.make_room():
-            # All are at work or in a handshake: those to come wait in the kernel until some have left. Not at once:
-            # asyncio is still attaching this connection to its server.
-            asyncio.get_running_loop().call_soon(self._pause)
+        if self._door.full:
+            # Not at once: asyncio is still attaching this connection to its server, and others that came with it.
+            asyncio.get_running_loop().call_soon(self._make_room)
         return protocol
 
-    def _pause(self) -> None:
-        self._accepting = False
-        for server in self.servers:
-            server.close()
+    def _make_room(self) -> None:
+        if self._door.full and not self._door.make_room():
+            # All are at work or in a handshake: those to come wait in the kernel until some have left.
+            self._accepting = False
+            for server in self.servers:
+                server.close()
 
     def _admits(self, transport: asyncio.BaseTransport) -> bool:
         tls = self._protection.settings.tls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -244,6 +245,16 @@ def test_idle_connections_do_not_keep_a_scrape_out(serving):
             stack.enter_context(web.connect())
         for _ in range(3):
             assert httpx.get(f"{web.url}/metrics").status_code == 200
+
+
+def test_idle_connections_that_come_all_at_once_do_not_either(serving):
+    web = serving(limits=Limits(connections=20))
+    with ExitStack() as stack:
+        web.loop.call_soon_threadsafe(time.sleep, 0.5)  # so that the loop finds them in one turn
+        for _ in range(60):
+            stack.enter_context(web.connect())
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), web.loop).result()
+        assert httpx.get(f"{web.url}/metrics").status_code == 200
 
 
 def test_health_is_answered_while_too_much_is_in_work(serving):

@@ -1,5 +1,6 @@
-"""Real parts: a test marked `part("promtool")` runs where that program is, and is named last where it is not.
+"""What several rooms' tests use, and real parts.
 
+A test marked `part("promtool")` runs where that program is, and is named last where it is not.
 With MPSWATCH_REQUIRE_PARTS=1 (CI) a missing part is a failure instead.
 """
 
@@ -16,6 +17,7 @@ from types import ModuleType
 
 import pytest
 
+from mpswatch.latest import Latest, Settings
 from mpswatch.rehearsal import Stack
 
 TESTS = Path(__file__).parent
@@ -59,6 +61,43 @@ def shared_code() -> Callable[[str], ModuleType]:
         return loaded[path]
 
     return load
+
+
+@pytest.fixture(scope="session")
+def facts(shared_code: Callable[[str], ModuleType]) -> ModuleType:
+    """Ready-made documents (tests/latest/facts.py)."""
+    return shared_code("latest/facts.py")
+
+
+class Clock:
+    """A monotonic clock that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def latest(clock: Clock, facts: ModuleType) -> Latest:
+    """A view of one daemon: polls every 15 s, sweeps every hour."""
+    return Latest(
+        Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600),
+        host=facts.HOST,
+        simulated=False,
+        started_at=facts.NOON,
+        version="0.1.0",
+        monotonic=clock,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +13,6 @@ from mpswatch.archive import Archive
 from mpswatch.archive.interference import Interferences
 from mpswatch.daemon.disk import Disk
 from mpswatch.documents import to_json
-from mpswatch.latest import Latest, Settings
-
-_spec = importlib.util.spec_from_file_location("publishing_facts", Path(__file__).parents[1] / "latest/facts.py")
-facts = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(facts)
 
 SWEEPING = """
 import sys
@@ -70,18 +63,12 @@ def another_process(archive, tmp_path):
         yield begin
 
 
-@pytest.fixture
-def latest():
-    settings = Settings(daemons={facts.DAEMON: facts.PIPE}, poll_interval=15, sweep_interval=3600)
-    return Latest(settings, host=facts.HOST, simulated=False)
-
-
 def ids(runs):
     return [run.run_id for run in runs]
 
 
 def test_of_two_processes_the_one_that_began_first_and_ended_last_is_seen_too_and_each_once(
-    archive, disk, latest, another_process
+    archive, disk, latest, another_process, facts
 ):
     minutes = [facts.NOON + timedelta(minutes=number) for number in range(11)]
     first = facts.sweep(minutes[9], started_at=minutes[0], run_id="first", gpu=facts.gpu(OTHER_GPU))
@@ -106,7 +93,7 @@ def test_of_two_processes_the_one_that_began_first_and_ended_last_is_seen_too_an
     assert not latest.view().outcomes  # other processes' outcomes are not ours to count
 
 
-def test_runs_of_one_series_that_came_together_are_all_seen_and_the_newest_is_published(archive, disk, latest):
+def test_runs_of_one_series_that_came_together_are_all_seen_and_the_newest_is_published(archive, disk, latest, facts):
     for minutes, name in ((0, "r0"), (1, "r1"), (2, "r2")):
         archive.write(facts.sweep(facts.NOON + timedelta(minutes=minutes), run_id=name))
     seen = disk.look().runs
@@ -118,19 +105,19 @@ def test_runs_of_one_series_that_came_together_are_all_seen_and_the_newest_is_pu
     assert health.document.run_id == "r2"
 
 
-def test_a_run_from_before_a_clock_was_set_back_does_not_hide_the_next_one(archive, disk):
+def test_a_run_from_before_a_clock_was_set_back_does_not_hide_the_next_one(archive, disk, facts):
     archive.write(facts.sweep(facts.NOON + timedelta(days=400), run_id="of-the-future"))
     assert ids(disk.look().runs) == ["of-the-future"]
     archive.write(facts.sweep(facts.NOON, run_id="of-today"))
     assert ids(disk.look().runs) == ["of-today"]
 
 
-def test_what_is_there_when_a_daemon_starts_is_no_news(archive):
+def test_what_is_there_when_a_daemon_starts_is_no_news(archive, facts):
     archive.write(facts.sweep(run_id="before"))
     assert Disk(archive, Interferences(archive.directory)).look().runs == ()
 
 
-def test_a_run_that_cannot_be_read_is_named_and_does_not_hide_the_others(archive, disk):
+def test_a_run_that_cannot_be_read_is_named_and_does_not_hide_the_others(archive, disk, facts):
     broken = archive.write(facts.sweep(facts.NOON, run_id="broken"))
     broken.write_bytes(b"{")
     archive.write(facts.sweep(facts.NOON + timedelta(minutes=1), run_id="whole"))
@@ -141,7 +128,7 @@ def test_a_run_that_cannot_be_read_is_named_and_does_not_hide_the_others(archive
     assert disk.look().unreadable == ()
 
 
-def test_of_an_archive_that_was_copied_here_only_the_newest_are_read(archive, disk):
+def test_of_an_archive_that_was_copied_here_only_the_newest_are_read(archive, disk, facts):
     for minutes in range(30):
         archive.write(facts.sweep(facts.NOON + timedelta(minutes=minutes), run_id=f"r{minutes}"))
     assert ids(disk.look().runs) == [f"r{minutes}" for minutes in range(29, 19, -1)]

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import importlib.util
 import os
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -11,22 +9,10 @@ from mpswatch.archive import Archive
 from mpswatch.documents import Protocol, ReferenceTenant
 
 
-def _load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
-def facts():
-    return _load("history_facts", Path(__file__).parents[1] / "latest/facts.py")
-
-
-@pytest.fixture(scope="session")
-def many():
+def many(shared_code):
     """The generator of large archives."""
-    return _load("history_many", Path(__file__).with_name("many.py"))
+    return shared_code("history/many.py")
 
 
 @pytest.fixture

@@ -26,9 +26,7 @@ def _load(name, path):
     return module
 
 
-_latest = _load("page_latest", Path(__file__).parents[1] / "latest/conftest.py")
 _browser = _load("page_browser", Path(__file__).with_name("browser.py"))
-facts = _latest.facts
 
 
 @pytest.fixture

@@ -1,25 +1,17 @@
-"""The real server on a loopback port, in a thread with a loop of its own. Facts come from tests/latest."""
+"""The real server on a loopback port, in a thread with a loop of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import socket
 import threading
-from pathlib import Path
 
 import pytest
 import trustme
 
 from mpswatch.metrics import Exposition
 from mpswatch.web import Limits, Protection, WebFile, WebServer, application, bind
-
-_spec = importlib.util.spec_from_file_location("publishing_fixtures", Path(__file__).parents[1] / "latest/conftest.py")
-_fixtures = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_fixtures)
-
-facts, clock, latest = _fixtures.facts, _fixtures.clock, _fixtures.latest
 
 
 class Log:

@@ -55,7 +55,9 @@ def picture_of(document: SweepDocument, look: HistoryLook | None) -> Markup:
 def caps_table(document: SweepDocument, look: HistoryLook | None, *, history: bool = True) -> Markup:
     """Write a row for every quantity of every cap: the figure with its interval, clock and power, whether the cap is
     enforced, and with `history` how the figure stands."""
-    heads = ("cap", "TFLOPS", "at", "SMs", "verdict", *(("history", "way") if history else ()))
+    quantities = quantities_of(document)
+    when = "at" if "sustained" in quantities else "after it"  # one pass is shorter than the pause between two looks
+    heads = ("cap", "TFLOPS", when, "SMs", "verdict", *(("history", "way") if history else ()))
     rows = [
         [
             f"{cell.cap} % {reading.words}",
@@ -66,20 +68,19 @@ def caps_table(document: SweepDocument, look: HistoryLook | None, *, history: bo
             *(_history(cell, reading, look) if history else ()),
         ]
         for cell in document.cells
-        for reading in readings(cell, quantities_of(document))
+        for reading in readings(cell, quantities)
     ]
     state = "simulated numbers" if document.simulated else "measured"
     return table(f"Each cap of run {document.run_id or 'without an id'}, {state}", heads, rows)
 
 
 def _conditions(reading: Reading) -> object:
-    """Which clock and power go with a figure; `after it` where nobody looked meanwhile."""
+    """Which clock and power go with a figure."""
     if reading.sm_clock_mhz is None and reading.power_watts is None:
         return "unknown"
     clock = "clock unknown" if reading.sm_clock_mhz is None else f"{reading.sm_clock_mhz:.0f} MHz"
     power = "power unknown" if reading.power_watts is None else f"{reading.power_watts:.0f} W"
-    after = " after it" if reading.after else ""
-    return tag("span", f"{clock},", class_="short"), " ", tag("span", power, class_="short"), after
+    return tag("span", f"{clock},", class_="short"), " ", tag("span", power, class_="short")
 
 
 def _history(cell: Cell, reading: Reading, look: HistoryLook | None) -> tuple[Markup, Markup]:

@@ -44,7 +44,7 @@ def section(view: View, kind: str, *, private: bool) -> Markup:
         if tenant.kind == kind or (kind == "foreign" and tenant.kind == "unresolved")
     ]
     shown = (
-        table(f"{kind}: {len(rows)} processes", heads, rows, numbers=(2, 4))
+        table(f"{kind}: {len(rows)} process{'es' * (len(rows) != 1)}", heads, rows, numbers=(2, 4))
         if rows
         else tag("p", "none", class_="soft")
     )

@@ -1,6 +1,8 @@
 """The README's pictures: what was recorded on an H200, on the real page, in a real Chromium.
 
-python tests/page/pictures.py docs/pictures
+python tests/page/pictures.py docs/pictures [RECORDINGS]
+
+RECORDINGS (tests/recordings/h200-580 unless given) has a poll.json, runs, and perhaps interference documents.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mpswatch.archive import Archive, read_run
-from mpswatch.documents import PollSnapshot, from_json
+from mpswatch.documents import InterferenceDocument, PollSnapshot, from_json
 from mpswatch.history import look_back
 from mpswatch.latest import Latest, Settings
 from mpswatch.metrics import Exposition
@@ -36,10 +38,10 @@ class Quiet:
     error = info
 
 
-def latest_of_recordings() -> Latest:
+def latest_of(recorded: Path) -> Latest:
     """The latest view as it was after the last recorded sweep."""
-    poll = from_json((RECORDED / "poll.json").read_bytes(), PollSnapshot)
-    runs = [read_run(path) for path in sorted(RECORDED.glob("*_quick_*.json"))]
+    poll = from_json((recorded / "poll.json").read_bytes(), PollSnapshot)
+    runs = [read_run(path) for plan in ("quick", "thorough") for path in sorted(recorded.glob(f"*_{plan}_*.json"))]
     daemons = {look.name: look.pipe_directory for look in poll.daemons}
     latest = Latest(
         Settings(daemons=daemons, poll_interval=15.0, sweep_interval=3600.0), host=poll.host, simulated=False
@@ -52,11 +54,13 @@ def latest_of_recordings() -> Latest:
             latest.record(run)
             latest.record(look_back(archive, run, now=datetime.now(UTC)))
             archive.write(run)
+    for path in sorted(recorded.glob("*.interference.json")):
+        latest.record(from_json(path.read_bytes(), InterferenceDocument))
     return latest
 
 
-def main(directory: Path) -> None:
-    latest, sockets, ready = latest_of_recordings(), bind("127.0.0.1", 0), threading.Event()
+def main(directory: Path, recorded: Path) -> None:
+    latest, sockets, ready = latest_of(recorded), bind("127.0.0.1", 0), threading.Event()
     protection = Protection(None)
     app = application(
         latest=latest, exposition=Exposition(latest), healthy=lambda: True, verdict=lambda: "sweeps will run",
@@ -77,8 +81,8 @@ def main(directory: Path) -> None:
         for name, dark in (("status-light", False), ("status-dark", True)):
             browser.show(1280, 1010, dark=dark)
             browser.open(f"http://127.0.0.1:{sockets[0].getsockname()[1]}/")
-            browser.picture(directory / f"{name}.png")
+            browser.picture(directory / f"{name}.png", whole=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else RECORDED)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from mpswatch.daemon.reload import Reloading
 from mpswatch.daemon.runs import find_interference, find_run
 from mpswatch.daemon.schedule import Schedule
 from mpswatch.daemon.serving import Serving
+from mpswatch.daemon.signals import Signals
 from mpswatch.daemon.sweeping import Sweeping
 from mpswatch.daemon.sweeps import Outcome
 from mpswatch.daemon.systemd import Notifier
@@ -90,9 +90,6 @@ class Service:
         self._outlook = Outlook(notifier=notifier, last_fault_age=self._past.last_fault_age, log=self._log)
         self._after_sweep = after_sweep
         self._work_directory = work_directory
-        self._stopping: asyncio.Event = asyncio.Event()
-        # Asked now: once it has hung up, it is no terminal any more. Under nohup it is nobody's.
-        self._terminal = _has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         self._turned = time.monotonic()
         self._settled = False
         self._poll_worker: Worker[Looked] = Worker("poll", self._loop)
@@ -154,12 +151,18 @@ class Service:
             verdict=lambda: self._outlook.text,
             log=self._log,
         )
+        self._signals = Signals(
+            self._loop,
+            reload=self._reloading.trigger,
+            sweep=lambda: self._sweeping.attempt("signal"),
+            before_leaving=self.tidy_up,
+        )
 
     # --- start and turn
 
     async def run(self) -> Exit:
         """Serve until a signal says stop."""
-        self._take_signals()
+        self._signals.take()
         self._serving.start()
         config = self._parts.config
         self._past.read_back(self._parts)  # first: it makes the directories that the first event goes to
@@ -173,7 +176,7 @@ class Service:
         self._log.info("serving", addresses=self._serving.addresses)
         self._notifier.ready("watching")
         tick = asyncio.create_task(self._turn())
-        await self._stopping.wait()
+        await self._signals.stopping.wait()
         await self._stop()
         tick.cancel()
         return Exit.OK
@@ -251,7 +254,7 @@ class Service:
 
     def _consider(self) -> None:
         """Judge anew after whatever changed; sweep at once when what refused the last sweep has passed."""
-        if self._stopping.is_set():
+        if self._signals.stopping.is_set():
             return
         turned_good = self._outlook.consider(
             self._parts, self._polling.previous, paused=self._past.paused, sweeping=self._sweeping.running
@@ -278,29 +281,7 @@ class Service:
         first = 0.0 if self._first_sweep_at_once else first
         self._schedule.every("sweep", sweep.interval, first_in=first, jitter=sweep.jitter)
 
-    # --- signals, reload, stop
-
-    def _take_signals(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._asked_to_stop, signal.Signals(number).name)
-        self._loop.add_signal_handler(signal.SIGHUP, self._hung_up)
-        self._loop.add_signal_handler(signal.SIGUSR1, self._sweeping.attempt, "signal")
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-
-    def _asked_to_stop(self, name: str) -> None:
-        if self._stopping.is_set():
-            self._log.warning("leaving at once; a client that measures drains and leaves by itself")
-            self.tidy_up()
-            logs.flush(0.5)
-            os._exit(Exit.LEFT_AT_ONCE)
-        self._log.info("stopping", signal=name)
-        self._stopping.set()
-
-    def _hung_up(self) -> None:
-        if self._terminal:
-            self._asked_to_stop("SIGHUP")
-        else:
-            self._reloading.trigger()
+    # --- reload, stop
 
     def _take_config(self, config: Config) -> None:
         before, self._parts = self._parts.config, remake_parts(self._parts, config)
@@ -345,12 +326,4 @@ async def _until(what: Callable[[], bool], deadline: float) -> bool:
         if time.monotonic() >= end:
             return False
         await asyncio.sleep(0.01)
-    return True
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
-    except OSError:
-        return False
     return True

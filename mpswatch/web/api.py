@@ -34,6 +34,17 @@ def as_json(view: View, *, private: bool) -> bytes:
             }
             for target, health in sorted(view.sweeps.items())
         ],
+        "interferences": [
+            {
+                "daemon": daemon,
+                "gpu_uuid": uuid,
+                "run_id": health.run_id,
+                "finished_at": health.finished_at,
+                "document": msgspec.to_builtins(health.document),
+                "unknown_reason": "stale" if health.document is None else None,
+            }
+            for (daemon, uuid), health in sorted(view.interferences.items())
+        ],
         "never_swept": [target._asdict() for target in view.to_measure if target not in view.sweeps],
         "refused": [
             {**target._asdict(), "event": msgspec.to_builtins(event)} for target, event in sorted(view.refused.items())

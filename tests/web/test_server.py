@@ -345,7 +345,9 @@ def test_users_and_command_lines_are_not_shown_without_a_password(serving, lates
     tenants = (facts.tenant(777, "foreign", uid=31337, process_name="secret-program"),)
     latest.record(facts.poll(tenants=facts.known(tenants)))
     latest.record(facts.sweep())
+    latest.record(facts.interference())
     text = httpx.get(f"{serving().url}{path}").text
+    assert "pairs-1" in text
     assert "31337" not in text
     assert '"command"' not in text
     assert "/home/someone" not in text
@@ -355,6 +357,7 @@ def test_the_newest_documents_come_as_json(serving, latest, facts):
     latest.expect([(facts.DAEMON, facts.GPU, "thorough")])
     latest.record(facts.poll())
     latest.record(facts.sweep(failed={"10": "deadline"}))
+    latest.record(facts.interference())
     answer = httpx.get(f"{serving().url}/api/v1/latest")
     assert answer.headers["content-type"] == "application/json"
     content = answer.json()
@@ -363,6 +366,9 @@ def test_the_newest_documents_come_as_json(serving, latest, facts):
     assert run["outcome"] == "partial"
     assert run["document"]["tflops_by_cap"]["value"]["10"] is None
     assert content["never_swept"] == [{"daemon": facts.DAEMON, "gpu_uuid": facts.GPU, "plan": "thorough"}]
+    (matrix,) = content["interferences"]
+    assert (matrix["daemon"], matrix["gpu_uuid"], matrix["run_id"]) == (facts.DAEMON, facts.GPU, "pairs-1")
+    assert len(matrix["document"]["pairs"]) == 24
     json.dumps(content)
 
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,18 @@ def latest(clock: Clock, facts: ModuleType) -> Latest:
         version="0.1.0",
         monotonic=clock,
     )
+
+
+@pytest.fixture(scope="session")
+def make_tree(shared_code: Callable[[str], ModuleType]) -> Callable[..., Any]:
+    """Make a /proc of made-up processes in a folder (tests/proc/tree.py)."""
+    made: Callable[..., Any] = shared_code("proc/tree.py").ProcTree
+    return made
+
+
+@pytest.fixture
+def tree(make_tree: Callable[..., Any], tmp_path: Path) -> Any:
+    return make_tree(tmp_path / "proc")
 
 
 @pytest.fixture(scope="session")

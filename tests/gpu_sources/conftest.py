@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,22 +10,6 @@ import msgspec
 import pytest
 
 from mpswatch.documents import Conditions, GpuLook
-
-_spec = importlib.util.spec_from_file_location("observe_proc_tree", Path(__file__).parents[1] / "proc" / "tree.py")
-tree_module = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = tree_module
-_spec.loader.exec_module(tree_module)
-
-
-@pytest.fixture
-def tree(tmp_path):
-    return tree_module.ProcTree(tmp_path / "proc")
-
-
-@pytest.fixture
-def make_tree():
-    return tree_module.ProcTree
-
 
 HERE = Path(__file__).parent
 
@@ -112,13 +95,13 @@ def assert_no_sentinel(value):
 
 
 @pytest.fixture(scope="session")
-def make_asker(libraries, tmp_path_factory):
+def make_asker(libraries, tmp_path_factory, make_tree):
     made = {}
 
     def make(name):
         if name not in made:
             folder = tmp_path_factory.mktemp(name)
-            made[name] = Asker(libraries[name], folder, tree_module.ProcTree(folder / "proc").root)
+            made[name] = Asker(libraries[name], folder, make_tree(folder / "proc").root)
         return made[name]
 
     yield make

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from mpswatch.identity import Identities
 from mpswatch.proc import Processes
 
-_spec = importlib.util.spec_from_file_location("identity_proc_tree", Path(__file__).parents[1] / "proc/tree.py")
-_tree = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_tree)
-
 
 @pytest.fixture
-def proc(tmp_path):
+def proc(tree):
     """A /proc that booted at a known moment."""
-    tree = _tree.ProcTree(tmp_path / "proc")
     (tree.root / "stat").write_text("cpu  1 2 3 4\nintr 5\nctxt 6\nbtime 1700000000\nprocesses 7\n")
     return tree
 

@@ -4,10 +4,5 @@ import pytest
 
 
 @pytest.fixture
-def tree(shared_code, tmp_path):
-    return shared_code("proc/tree.py").ProcTree(tmp_path / "proc")
-
-
-@pytest.fixture
 def daemon(shared_code, tmp_path, tree):
     return shared_code("mps/fake_daemon.py").FakeDaemon(tmp_path / "pipe", tree)

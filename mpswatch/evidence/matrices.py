@@ -123,8 +123,9 @@ def _alone(cell: InterferenceCell | None) -> str:
 
 
 def rate_in_words(rate: Rate) -> str:
-    """Write a rate with its unit, four digits or so."""
-    return f"{rate.value:,.0f} {rate.unit}" if rate.value >= 1000 else f"{rate.value:.1f} {rate.unit}"
+    """Write a rate with its unit in three digits or more: a small one is never 0."""
+    digits = ",.0f" if rate.value >= 1000 else ".1f" if rate.value >= 10 else ".3g"
+    return f"{rate.value:{digits}} {rate.unit}"
 
 
 def _pair(cell: InterferenceCell) -> tuple[Load, Load]:

@@ -2,95 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import pytest
 
 from mpswatch.archive import Archive, ArchiveError
 from mpswatch.archive.interference import Interferences
-from mpswatch.documents import (
-    Envelope,
-    Gpu,
-    InterferenceCell,
-    InterferenceDocument,
-    InterferenceProtocol,
-    Rate,
-    Reason,
-)
+from mpswatch.documents import InterferenceCell, InterferenceDocument, Reason
+
+Document: TypeAlias = Callable[..., InterferenceDocument]
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
-def known(value: Any) -> Envelope[Any]:
-    return Envelope(value=value, state="measured", source="test", measured_at=NOON, evidence={}, unknown_reason=None)
+@pytest.fixture
+def document(facts: ModuleType) -> Document:
+    """Make a document that began at some moment."""
 
+    def make(at: datetime = NOON, **changes: Any) -> InterferenceDocument:
+        told = {"host": "node7", "run_id": f"{at:%H%M%S}-ab12", "started_at": at}
+        return facts.interference(at, **{**told, **changes})
 
-def document(at: datetime = NOON, **changes: Any) -> InterferenceDocument:
-    rate = Rate(
-        unit="TFLOPS",
-        value=221.0,
-        interval_low=220.0,
-        interval_high=222.0,
-        confidence=0.975,
-        spread=0.01,
-        count=25,
-        settled=True,
-    )
-    state = "simulated" if changes.get("simulated") else "measured"
-    alone = InterferenceCell(
-        order=1,
-        victim_cap="25",
-        victim_kind="matmul",
-        aggressor_cap=None,
-        aggressor_kind=None,
-        state=state,
-        victim=rate,
-    )
-    told: dict[str, Any] = {
-        "schema_version": 1,
-        "what": "test",
-        "host": "node7",
-        "run_id": f"{at:%H%M%S}-ab12",
-        "recorded_at": at,
-        "started_at": at,
-        "finished_at": at,
-        "simulated": False,
-        "pipe_directory": "/tmp/nvidia-mps",
-        "gpu": Gpu(uuid="GPU-d5186d3a-2601-5eeb-c6aa-b59b83ed0aa6", index=0, name="NVIDIA H200"),
-        "mps": None,
-        "protocol": InterferenceProtocol(
-            size=4096,
-            dtype="fp16",
-            seed=1,
-            client_runtime="process",
-            backend="torch",
-            settle_seconds=0.3,
-            window_seconds=0.5,
-            kinds={},
-            slowdown="test",
-        ),
-        "unmanaged_tenants": known(()),
-        "managed_clients_before": known(()),
-        "solo": (alone,),
-        "pairs": (),
-        "complete": True,
-    }
-    return InterferenceDocument(**{**told, **changes})
+    return make
 
 
 @pytest.mark.parametrize("gzip", [False, True])
-def test_what_is_written_is_read_back(tmp_path: Path, gzip: bool) -> None:
+def test_what_is_written_is_read_back(tmp_path: Path, gzip: bool, document: Document) -> None:
     kept = Interferences(tmp_path, gzip=gzip)
     path = kept.write(document())
     assert path.parent.name == "interference"
-    assert path.name.startswith("node7_GPU-d5186d3a_20261130T120000Z_")
+    assert path.name.startswith("node7_GPU-4a1bc0de_20261130T120000Z_")
     assert kept.read(path) == document()
     assert kept.names() == [path.name]
 
 
-def test_no_reader_of_runs_meets_one(tmp_path: Path) -> None:
+def test_no_reader_of_runs_meets_one(tmp_path: Path, document: Document) -> None:
     Interferences(tmp_path).write(document())
     archive = Archive(tmp_path)
     archive.prepare()
@@ -99,7 +49,7 @@ def test_no_reader_of_runs_meets_one(tmp_path: Path) -> None:
     assert archive.foreign() == ()
 
 
-def test_the_newest_of_each_host_and_gpu_is_given(tmp_path: Path) -> None:
+def test_the_newest_of_each_host_and_gpu_is_given(tmp_path: Path, document: Document) -> None:
     kept = Interferences(tmp_path)
     for minutes in (0, 10, 5):
         kept.write(document(NOON + timedelta(minutes=minutes)))
@@ -109,7 +59,7 @@ def test_the_newest_of_each_host_and_gpu_is_given(tmp_path: Path) -> None:
     assert {(one.host, one.started_at) for one in found} == {("node7", NOON + timedelta(minutes=10)), ("node8", NOON)}
 
 
-def test_one_that_cannot_be_read_is_named_and_the_one_before_it_given(tmp_path: Path) -> None:
+def test_one_that_cannot_be_read_is_named_and_the_one_before_it_given(tmp_path: Path, document: Document) -> None:
     kept = Interferences(tmp_path)
     kept.write(document())
     kept.write(document(NOON + timedelta(hours=1))).write_bytes(b"{")
@@ -118,14 +68,14 @@ def test_one_that_cannot_be_read_is_named_and_the_one_before_it_given(tmp_path: 
     assert "130000" in fault.detail
 
 
-def test_a_simulated_one_does_not_go_beside_measured_ones(tmp_path: Path) -> None:
+def test_a_simulated_one_does_not_go_beside_measured_ones(tmp_path: Path, document: Document) -> None:
     with pytest.raises(ArchiveError) as refused:
         Interferences(tmp_path).write(document(simulated=True))
     assert refused.value.reason is Reason.REHEARSAL_STACK
     assert Interferences(tmp_path).latest() == ((), ())
 
 
-def test_the_old_and_the_many_go_and_the_newest_stays(tmp_path: Path) -> None:
+def test_the_old_and_the_many_go_and_the_newest_stays(tmp_path: Path, document: Document) -> None:
     kept = Interferences(tmp_path, keep_age=timedelta(days=1))
     for days in range(4):
         kept.write(document(NOON + timedelta(days=days)))
@@ -140,7 +90,7 @@ def test_an_archive_without_any_has_none(tmp_path: Path) -> None:
     assert Interferences(tmp_path).latest() == ((), ())
 
 
-def test_a_document_cannot_contradict_itself() -> None:
+def test_a_document_cannot_contradict_itself(document: Document) -> None:
     with pytest.raises(ValueError, match="simulated"):
         document(simulated=True, solo=(document().solo[0],))
     with pytest.raises(ValueError, match="does not go with victim"):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from mpswatch.documents import (
     CapVerdict,
     Figure,
-    InterferenceCell,
     InterferenceDocument,
-    InterferenceProtocol,
-    Rate,
 )
 from mpswatch.metrics import families
 
@@ -51,61 +49,9 @@ def thorough(facts: Any) -> Any:
 
 
 def interference(facts: Any, at: Any = None, pairs: int = 1) -> InterferenceDocument:
-    swept = facts.sweep()
-    rate = Rate(
-        unit="TFLOPS",
-        value=159.0,
-        interval_low=158.0,
-        interval_high=160.0,
-        confidence=0.975,
-        spread=0.01,
-        count=25,
-        settled=True,
-    )
-    cells = tuple(
-        InterferenceCell(
-            order=number,
-            victim_cap="25",
-            victim_kind="matmul",
-            aggressor_cap=str(number),
-            aggressor_kind="matmul",
-            state="measured",
-            victim=rate,
-            slowdown=0.28,
-            slowdown_low=0.27,
-            slowdown_high=0.29,
-        )
-        for number in range(1, pairs + 1)
-    )
-    return InterferenceDocument(
-        schema_version=1,
-        what="test",
-        host=swept.host,
-        run_id="i-1",
-        recorded_at=at or facts.NOON,
-        started_at=at or facts.NOON,
-        finished_at=at or facts.NOON,
-        simulated=False,
-        pipe_directory=swept.pipe_directory,
-        gpu=swept.gpu,
-        mps=swept.mps,
-        protocol=InterferenceProtocol(
-            size=4096,
-            dtype="fp16",
-            seed=1,
-            client_runtime="process",
-            backend="torch",
-            settle_seconds=0.3,
-            window_seconds=0.5,
-            kinds={},
-            slowdown="test",
-        ),
-        unmanaged_tenants=swept.unmanaged_tenants,
-        managed_clients_before=swept.managed_clients_before,
-        solo=(),
-        pairs=cells,
-        complete=True,
-    )
+    victim = ("25", "matmul")
+    cells = tuple(facts.pair(number, victim, (str(number), "matmul"), 0.28) for number in range(1, pairs + 1))
+    return facts.interference(at or facts.NOON, solo=(), pairs=cells)
 
 
 def test_burst_and_sustained_never_share_a_series(latest, facts):
@@ -151,7 +97,7 @@ def test_interference_is_published_with_its_interval_and_its_time(latest, facts)
     ((labels, value),) = shown(latest, "interference_slowdown_ratio").items()
     assert labels == (facts.DAEMON, facts.GPU, "25", "matmul", "1", "matmul")
     assert value == 0.28
-    assert list(shown(latest, "interference_slowdown_ratio_interval_high").values()) == [0.29]
+    assert list(shown(latest, "interference_slowdown_ratio_interval_high").values()) == pytest.approx([0.285])
     assert list(shown(latest, "interference_last_run_timestamp_seconds").values()) == [facts.NOON.timestamp()]
 
 

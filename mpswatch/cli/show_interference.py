@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from mpswatch.documents import InterferenceCell, InterferenceDocument
+from mpswatch.evidence.matrices import Matrix, Square, matrices, rate_in_words
 
 SHADES = (" ", "░", "▒", "▓", "█")
 """Of a fifth of the rate each."""
 
 
 def print_interference(document: InterferenceDocument, out: Console) -> None:
-    """What it is, then matmul by cap, kinds of work, and every cell with its interval."""
+    """What it is, then its matrices, and every cell with its interval."""
     kind = "SIMULATED (rehearsal stack, no GPU was measured)  " if document.simulated else ""
     gpu = document.gpu.name if document.gpu is not None else "GPU unknown"
     when = document.started_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     protocol = document.protocol
     out.print(
         Text(
-            f"{kind}{gpu} on {document.host}, {when}: slowdown beside a neighbour, {protocol.dtype} matmul"
-            f" {protocol.size} and others, windows of {protocol.window_seconds:g} s"
+            f"{kind}{gpu} on {document.host}, {when}: slowdown beside a neighbour under sustained load,"
+            f" {protocol.dtype} matmul {protocol.size} and others, windows of {protocol.window_seconds:g} s"
         )
     )
-    alike = [cell for cell in document.pairs if cell.victim_kind == cell.aggressor_kind == "matmul"]
-    caps = sorted({cell.victim_cap for cell in alike}, key=float)
-    loads = [(cap, "matmul") for cap in caps]
-    _say("matmul beside matmul: share of its rate that the victim (row) loses", out)
-    out.print(_grid(alike, loads, loads))
-    mixed = [cell for cell in document.pairs if cell.victim_cap == cell.aggressor_cap]
-    kinds = [(cell.victim_cap, cell.victim_kind) for cell in mixed if cell.victim_kind != "matmul"]
-    if kinds:
-        cap = kinds[0][0]
-        work = list(dict.fromkeys([(cap, "matmul"), *kinds]))
-        _say(f"kinds of work, {cap} % beside {cap} %: share of its rate that the victim (row) loses", out)
-        out.print(_grid(mixed, work, work))
+    for matrix in matrices(document):
+        _say(f"{matrix.title}: share of its rate that the victim (row) loses", out)
+        out.print(_grid(matrix))
     _say("every cell", out)
     out.print(_list(document))
     if document.partial_run_note is not None:
@@ -50,35 +41,25 @@ def _say(heading: str, out: Console) -> None:
     out.print(Text(heading), soft_wrap=True)
 
 
-def _grid(
-    cells: Sequence[InterferenceCell],
-    victims: Sequence[tuple[str, str]],
-    aggressors: Sequence[tuple[str, str]],
-) -> Table:
+def _grid(matrix: Matrix) -> Table:
     table = Table()
-    table.add_column("victim", justify="right")
-    for cap, kind in aggressors:
-        table.add_column(Text(f"{kind} {cap} %"), justify="right")
-    found: dict[tuple[object, object], InterferenceCell] = {
-        ((cell.victim_cap, cell.victim_kind), (cell.aggressor_cap, cell.aggressor_kind)): cell for cell in cells
-    }
-    for victim in victims:
-        row = [Text(f"{victim[1]} {victim[0]} %")]
-        row += [_square(found.get((victim, aggressor))) for aggressor in aggressors]
-        table.add_row(*row)
+    for heading in ("victim", "alone", *matrix.columns):
+        table.add_column(Text(heading), justify="right")
+    for row in matrix.rows:
+        table.add_row(Text(row.name), Text(row.alone), *(_square(square) for square in row.squares))
     return table
 
 
-def _square(cell: InterferenceCell | None) -> Text:
-    if cell is None or cell.slowdown is None:
-        return Text("?")
-    shade = SHADES[min(len(SHADES) - 1, max(0, int(cell.slowdown * len(SHADES))))]
-    return Text(f"{shade * 2} {cell.slowdown:.0%}")
+def _square(square: Square) -> Text:
+    if square.share is None:
+        return Text("?" if square.reason is not None else "")
+    shade = SHADES[min(len(SHADES) - 1, max(0, int(square.share * len(SHADES))))]
+    return Text(f"{shade * 2} {square.share:.0%}")
 
 
 def _list(document: InterferenceDocument) -> Table:
-    table = Table()
-    for heading in ("victim", "beside", "rate", "unit", "slowdown", "95 % interval", "state"):
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # fits into 80 columns
+    for heading in ("victim", "beside", "rate", "slowdown", "95 % interval", "state"):
         table.add_column(heading, justify="right" if heading in {"rate", "slowdown", "95 % interval"} else "left")
     for cell in (*document.solo, *document.pairs):
         beside = "the stack alone" if cell.aggressor_cap is None else f"{cell.aggressor_kind} {cell.aggressor_cap} %"
@@ -86,8 +67,7 @@ def _list(document: InterferenceDocument) -> Table:
         table.add_row(
             Text(f"{cell.victim_kind} {cell.victim_cap} %"),
             Text(beside),
-            Text(f"{cell.victim.value:.4g}" if cell.victim is not None else "?"),
-            Text(cell.victim.unit if cell.victim is not None else ""),
+            Text(rate_in_words(cell.victim) if cell.victim is not None else "?"),
             Text(f"{cell.slowdown:.1%}" if cell.slowdown is not None else ""),
             Text(_interval(cell)),
             Text(state, style="red" if cell.state == "unknown" else ""),

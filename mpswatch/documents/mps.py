@@ -75,7 +75,8 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     directory, so the managed processes of that session are ours; None when nobody holds it.
     `visible_devices` are the daemon's CUDA_VISIBLE_DEVICES, None for all GPUs or where they cannot be read.
     `default_memory_limits` (bytes by GPU uuid; null: none is set) and `default_active_thread_percentage` are what
-    servers begin with that are started later. Limits are asked now and then only: at `limits_asked_at`.
+    servers begin with that are started later; a GPU of which it is not known is left out, with the reason in
+    `unknown`. Limits are asked now and then only: at `limits_asked_at`.
     """
 
     name: str

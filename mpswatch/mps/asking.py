@@ -12,9 +12,9 @@ from typing import Any
 from mpswatch.documents import DaemonLook, Envelope, Reason, ServerLook, SourceLook, State
 from mpswatch.errors import MpswatchError
 from mpswatch.mps import asking_3, commands, grammar, protocol
-from mpswatch.mps.devices import Device, served
+from mpswatch.mps.devices import Device, numbered, served
 from mpswatch.mps.discovery import devices_visible_to
-from mpswatch.mps.limits import default_memory
+from mpswatch.mps.limits import default_memory, set_for_an_unknown_device
 from mpswatch.mps.lines import OtherProtocol, ReplyError
 from mpswatch.mps.program import DaemonAbsent, environment_of, said_by
 from mpswatch.mps.servers import server_look
@@ -166,6 +166,8 @@ class _Asking:
         if set(reply.servers[:MOST_SERVERS]) != set(servers):
             servers, connections, asked = reply.servers[:MOST_SERVERS], 2, self._devices
             reply = self._ask(servers, asked, with_contexts=with_contexts)
+        if set_for_an_unknown_device(reply.defaults, asked):
+            connections, asked = connections + 1, self._numbered(asked or ())
         looks = tuple(
             server_look(
                 pid,
@@ -181,13 +183,19 @@ class _Asking:
         return _Said("2", looks, evidence, reply.defaults, asked)
 
     def _ask(self, servers: Sequence[int], devices: tuple[Device, ...] | None, *, with_contexts: bool) -> grammar.Reply:
-        said = said_by(
-            self._program,
-            until=self._until,
-            environment=environment_of(self._pipe_directory),
-            script=commands.script(servers, with_contexts=with_contexts, devices=devices),
-        )
+        said = self._said(commands.script(servers, with_contexts=with_contexts, devices=devices))
         return grammar.parse(said, servers=servers, with_contexts=with_contexts, devices=devices)
+
+    def _said(self, script: bytes) -> bytes:
+        environment = environment_of(self._pipe_directory)
+        return said_by(self._program, until=self._until, environment=environment, script=script)
+
+    def _numbered(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """`devices` as the daemon numbers them: asked only when it matters, for control.log keeps the whole table."""
+        try:
+            return numbered(devices, self._said(commands.command("device_query")))
+        except MpswatchError:  # a daemon that does not tell: whose limit it is stays unknown, and all else is known
+            return devices
 
     def _protocol_3(self, shown: str) -> _Said:
         servers, not_started = asking_3.servers_of(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from mpswatch.mps.devices import Device
+from mpswatch.mps.devices import Device, default_names
 from mpswatch.proc import PID_MAX
 
 ALLOWED = MappingProxyType(
@@ -23,6 +23,7 @@ ALLOWED = MappingProxyType(
         "get_active_thread_percentage": "S",
         "get_server_status": "S",
         "ps": "",
+        "device_query": "",
     }
 )
 """Command and the arguments that it takes: S is the pid of a server, D the uuid or ordinal of a device."""
@@ -73,7 +74,7 @@ def script(servers: Sequence[int], *, with_contexts: bool, devices: Sequence[Dev
     """
     percentage = command("get_default_active_thread_percentage")
     lines = [command("get_server_list"), percentage]
-    for name in default_names(devices):
+    for name in default_names(devices or ()):
         lines += [command("get_default_device_pinned_mem_limit", name), percentage]
     for pid in servers:
         lines.append(command("get_client_list", pid))
@@ -86,8 +87,3 @@ def script(servers: Sequence[int], *, with_contexts: bool, devices: Sequence[Dev
     if with_contexts:
         lines.append(command("ps"))
     return b"".join(lines)
-
-
-def default_names(devices: Sequence[Device] | None) -> tuple[str, ...]:
-    """Whatever a default limit of these devices may be set for, in the order of the questions."""
-    return tuple(name for device in devices or () for name in device.names)

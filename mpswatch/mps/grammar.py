@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mpswatch.documents import Context, Reason
-from mpswatch.mps import commands, table
-from mpswatch.mps.devices import Device
+from mpswatch.mps import table
+from mpswatch.mps.devices import Device, default_names
 from mpswatch.mps.lines import MOST_PIDS, Lines, ReplyError, no_such, quoted, unexpected
 from mpswatch.proc import PID_MAX
 
@@ -65,7 +65,7 @@ class ServerReply:
 class Reply:
     """A whole reply. `contexts` is None when it was not asked for or is not known (`contexts_reason`).
 
-    The memory of `defaults` is by the names that were asked about: uuids and ordinals (`devices.Device.names`).
+    The memory of `defaults` is by the names that were asked about: uuids and ordinals (`devices.default_names`).
     """
 
     servers: tuple[int, ...]
@@ -91,7 +91,7 @@ def _parsed(
 ) -> Reply:
     lines = Lines(data)
     listed = _list(lines, "get_server_list", _DECIMAL)
-    defaults = _limits(lines, commands.default_names(devices), None)
+    defaults = _limits(lines, default_names(devices or ()), None)
     about = {pid: _about(lines, pid, devices) for pid in servers}
     nobody = not any(one.clients for one in about.values())
     contexts, reason = table.contexts(lines, may_be_nothing=nobody) if with_contexts else (None, None)

@@ -18,7 +18,7 @@ def default_memory(
     """What servers that are started later give a client at most, and why that is not known of every device.
 
     The daemon keeps a limit for a uuid and one for an ordinal apart, and goes by the one that was set last: where they
-    differ nothing tells which that is.
+    differ nothing tells which that is. One that is set for an ordinal may be of any device whose ordinal is not known.
     """
     if protocol == "2" and asked is None:
         return None, Reason.NOT_RECORDED
@@ -26,13 +26,22 @@ def default_memory(
         return None, Reason.NOT_SUPPORTED
     found: MemoryLimits = {}
     reason = None
+    astray = set_for_an_unknown_device(said, asked)
     for device in asked:
-        amounts = {said.memory[name] for name in device.names} - {None}
-        if len(amounts) > 1:
+        amounts = {said.memory[device.uuid], said.memory.get(str(device.ordinal))} - {None}
+        if len(amounts) > 1 or (device.ordinal is None and astray - amounts):
             reason = Reason.IDENTITY_AMBIGUOUS
         else:
             found[device.uuid] = next(iter(amounts), None)
     return found, reason
+
+
+def set_for_an_unknown_device(said: Limits, asked: Sequence[Device] | None) -> set[int]:
+    """The amounts that are set for an ordinal while there are devices whose ordinal is not known."""
+    if asked is None or said.memory is None or all(device.ordinal is not None for device in asked):
+        return set()
+    names = {device.uuid for device in asked} | {str(device.ordinal) for device in asked}
+    return {amount for name, amount in said.memory.items() if name not in names and amount is not None}
 
 
 def of_a_server(reply: ServerReply | None, *, named: bool) -> tuple[Limits, dict[str, Reason]]:

@@ -52,6 +52,7 @@ class Answers:
             "get_default_device_pinned_mem_limit": lambda: self._memory_limit(arguments, uuids=False),
             "ps": lambda: _ps(server) if server else "Server not found\n",
             "get_device_client_list": lambda: self._by_device(server),
+            "device_query": lambda: self._numbers(server),
         }
         if word in answers:
             return answers[word]()
@@ -91,6 +92,15 @@ class Answers:
             clients = server.clients if server else []
             lines.extend(f"{pid}.1" for client in clients if client.device == index for pid in client.listed)
         return "\n".join(lines) + "\n"
+
+    def _numbers(self, server: state.ServerState | None) -> str:
+        head = ("Device Ordinal", "PCI IDs", "UUID", "Name", "Attributes")
+        rows = [
+            (str(number), f"0000:00.{6 + index:02X}.00", gpus.uuid(index), gpus.NAME, "N/A")
+            for number, index in enumerate(self._options.devices)
+        ]
+        whole = "".join(f"{row[0]:<16}{row[1]:<15}{row[2]:<42}{row[3]:<34}{row[4]}\n" for row in [head, *rows])
+        return f"Default\n{whole}" + (f"\nServer {server.pid}\n{whole}" if server else "")
 
     def _changing(self, word: str, arguments: list[str], *, uid: int) -> str:
         state.append(self._paths.state.parent / "changing.jsonl", " ".join([word, *arguments]))

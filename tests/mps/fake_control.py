@@ -29,6 +29,8 @@ servers = now.get("servers", {})
 
 
 def about_limits(words):
+    if words == ["device_query"]:
+        return now.get("device_query", 'Unknown command "device_query"\n')
     if words[0] == "get_default_device_pinned_mem_limit" and len(words) == 2:
         return now.get("limits", {}).get(words[1], "")
     if (words[0], len(words)) not in {("get_device_pinned_mem_limit", 3), ("get_active_thread_percentage", 2)}:

@@ -280,10 +280,10 @@ def test_the_limits_of_a_server_as_recorded(recordings):
 
 
 def test_limits_are_told_apart_with_and_without_clients_and_with_several_devices():
-    two = [GPU, Device("GPU-1")]
-    data = b"579\n30.0\n3G\n30.0\n30.0\n900M\n30.0\n" + b"30.0\n30.0\n2G\n30.0\nACTIVE\n"
+    two = [GPU, Device("GPU-1", 1)]
+    data = b"579\n30.0\n3G\n30.0\n900M\n30.0\n30.0\n30.0\n" + b"30.0\n30.0\n2G\n30.0\nACTIVE\n"
     reply = parse(data, servers=[579], with_contexts=True, devices=two)
-    assert reply.defaults == Limits(30.0, {GPU.uuid: 3 << 30, "0": None, "GPU-1": 900 << 20})
+    assert reply.defaults == Limits(30.0, {GPU.uuid: 3 << 30, "GPU-1": 900 << 20, "0": None, "1": None})
     assert reply.about[579] == ServerReply((), "ACTIVE", Limits(30.0, {GPU.uuid: None, "GPU-1": 2 << 30}))
 
 
@@ -317,8 +317,8 @@ def test_a_limit_in_other_words_is_unknown_and_the_lists_stay(answer):
 def test_an_older_daemon_may_know_no_limits():
     limit, percentage = b"get_device_pinned_mem_limit 579 GPU-1", b"get_active_thread_percentage 579"
     unknown = [b'Unknown command "%s"\n' % command for command in (percentage, limit, percentage)]
-    default = b'Unknown command "get_default_device_pinned_mem_limit GPU-1"\n'
-    data = b"579\n100.0\n" + default + b"100.0\n577\n" + b"".join(unknown) + b"ACTIVE\n"
+    default = b'Unknown command "get_default_device_pinned_mem_limit %s"\n100.0\n'
+    data = b"579\n100.0\n" + default % b"GPU-1" + default % b"0" + b"577\n" + b"".join(unknown) + b"ACTIVE\n"
     reply = parse(data, servers=[579], with_contexts=False, devices=[Device("GPU-1")])
     assert reply.defaults == Limits(100.0, None)
     assert reply.about[579].limits == Limits(None, None)

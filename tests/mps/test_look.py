@@ -291,6 +291,86 @@ def test_two_default_limits_of_which_nobody_knows_which_was_set_last_are_unknown
     assert daemon.look(gpus=[GPU], limits_due=True)[0].default_memory_limits == {GPU: 3 << 30}
 
 
+# What mpswatch's own look said on two H200s, before it asked about ordinals: `set_default_device_pinned_mem_limit 0 3G`
+# had been sent, and "none is set" was written.
+TWO = Path(__file__).parents[1] / "recordings/h200-580/two-gpus"
+NUMBERS = (TWO / "limits-device-query.txt").read_text()
+
+
+def recorded_on_two_gpus(what):
+    lines = (TWO / "limits-check.txt").read_text().splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith(what))
+    return from_json(lines[at + 1].encode(), DaemonLook)
+
+
+def as_recorded(look, *, defaults, numbers=NUMBERS):
+    """What the control program answers where `look` was recorded; `defaults` as the daemon keeps them apart."""
+    (server,) = look.servers.value
+    amounts = {uuid: f"{limit >> 30}G\n" for uuid, limit in server.memory_limits.items() if limit}
+    return {
+        "servers": {
+            str(server.pid): {
+                "clients": server.clients,
+                "percentage": str(server.active_thread_percentage),
+                "limits": amounts,
+            }
+        },
+        "percentage": str(look.default_active_thread_percentage),
+        "limits": defaults,
+        "device_query": numbers,
+    }
+
+
+def limits_of(look):
+    (server,) = look.servers.value
+    return (
+        look.default_active_thread_percentage,
+        look.default_memory_limits,
+        server.active_thread_percentage,
+        server.memory_limits,
+    )
+
+
+def test_a_default_for_an_ordinal_is_the_limit_of_the_gpu_that_the_daemon_numbers_so(daemon):
+    before = recorded_on_two_gpus("known server, limits set")
+    second, first = before.default_memory_limits
+    assert set(before.default_memory_limits.values()) == {None}, "the untruth"
+    daemon.play(as_recorded(before, defaults={"0": "3G\n"}))
+    look, _ = daemon.look(known=[1643], gpus=[second, first], limits_due=True)
+    assert limits_of(look) == (50.0, {first: 3 << 30, second: None}, 40.0, {first: 2 << 30, second: None})
+    assert "default_memory_limits" not in look.unknown
+    assert [lines[0] for lines in daemon.asked()] == ["get_server_list", "device_query"]
+    assert look.servers.evidence["connections"] == 2
+
+
+def test_a_default_for_an_ordinal_and_another_for_the_same_gpus_uuid_leave_that_gpu_alone_unknown(daemon):
+    before = recorded_on_two_gpus("a default for uuid and ordinal that differ")
+    second, first = before.default_memory_limits
+    assert before.default_memory_limits[first] == 900 << 20
+    daemon.play(as_recorded(before, defaults={"0": "3G\n", first: "900M\n"}))
+    look, _ = daemon.look(known=[1643], gpus=[second, first], limits_due=True)
+    assert look.default_memory_limits == {second: None}
+    assert look.unknown["default_memory_limits"] is Reason.IDENTITY_AMBIGUOUS
+
+
+def test_where_nothing_is_set_two_gpus_cost_no_further_connection(daemon):
+    before = recorded_on_two_gpus("known server, nothing set")
+    daemon.play(as_recorded(before, defaults={}))
+    look, _ = daemon.look(known=[1643], gpus=list(before.default_memory_limits), limits_due=True)
+    assert limits_of(look) == limits_of(before)
+    assert len(daemon.asked()) == 1
+
+
+@pytest.mark.parametrize("numbers", ['Unknown command "device_query"\n', "", "Default\nDevice Ordinal\n0\n"])
+def test_a_default_for_an_ordinal_that_may_be_either_gpu_is_unknown_of_both_and_never_none(daemon, numbers):
+    before = recorded_on_two_gpus("known server, limits set")
+    daemon.play(as_recorded(before, defaults={"1": "3G\n"}, numbers=numbers))
+    look, source = daemon.look(known=[1643], gpus=list(before.default_memory_limits), limits_due=True)
+    assert look.default_memory_limits == {}
+    assert look.unknown["default_memory_limits"] is Reason.IDENTITY_AMBIGUOUS
+    assert source.success, "all else is known"
+
+
 # --- protocol 3: as NVIDIA documents it; none was ever seen running ---
 
 SERVERS_3 = "name,uid,pid,status,pipe-directory,allowed-devices,context-ids\n"

@@ -122,6 +122,17 @@ def test_limits_are_answered_as_recorded(stack, ask):
     assert answers == ["2G\n", "", "40.0\n", "2G\n", "2G\n", "", "Server 4242 not found\n"]
 
 
+def test_devices_are_numbered_as_recorded(stack, ask, recordings):
+    recorded = (
+        (recordings / "limits.txt").read_text().partition("['device_query 579'] -> (b'")[2].partition("', b''")[0]
+    )
+    stack.add_service("llm")
+    said = ask("device_query").stdout
+    for ours, theirs in [(str(stack.server_pid), "579"), (f"{gpus.NAME:<34}", f"{'NVIDIA H200':<34}")]:
+        said = said.replace(ours, theirs)
+    assert said.replace(gpus.uuid(0), "GPU-92c9ca90-3e5d-6c46-f77e-a3d8af084002") == recorded.replace("\\n", "\n")
+
+
 def test_a_default_percentage_acts_on_servers_started_later(stack, ask, attach):
     assert ask("set_default_active_thread_percentage 30").stdout == "30.0\n"
     assert attach("100").reply()["attached"]["sm_count"] == 38

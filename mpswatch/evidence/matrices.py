@@ -62,19 +62,24 @@ def matrices(document: InterferenceDocument) -> tuple[Matrix, ...]:
     A pair of the same kind and the same cap stands in both, where both are drawn.
     """
     alone: dict[Load, InterferenceCell] = {(cell.victim_cap, cell.victim_kind): cell for cell in document.solo}
-    found, shown = [], set()
-    for title, cells in (*_by_kind(document.pairs), *_by_cap(document.pairs)):
-        found.append(_matrix(title, cells, alone))
-        shown |= {_pair(cell) for cell in cells}
-    rest = [cell for cell in document.pairs if _pair(cell) not in shown]
-    return (*found, *([_matrix("other pairs", rest, alone)] if rest else []))
+    groups = [*_by_kind(document.pairs, least=2), *_by_cap(document.pairs)]
+    groups += _by_kind(_rest(document, groups), least=1)  # where only one cap was measured
+    groups += [("other pairs", rest)] if (rest := _rest(document, groups)) else []
+    return tuple(_matrix(title, cells, alone) for title, cells in groups)
 
 
-def _by_kind(pairs: Iterable[InterferenceCell]) -> Iterator[tuple[str, list[InterferenceCell]]]:
+def _rest(
+    document: InterferenceDocument, groups: Iterable[tuple[str, list[InterferenceCell]]]
+) -> list[InterferenceCell]:
+    shown = {_pair(cell) for _, cells in groups for cell in cells}
+    return [cell for cell in document.pairs if _pair(cell) not in shown]
+
+
+def _by_kind(pairs: Iterable[InterferenceCell], *, least: int) -> Iterator[tuple[str, list[InterferenceCell]]]:
     alike = [cell for cell in pairs if cell.victim_kind == cell.aggressor_kind]
     for kind in dict.fromkeys(cell.victim_kind for cell in alike):
         cells = [cell for cell in alike if cell.victim_kind == kind]
-        if len({cap for cell in cells for cap in (cell.victim_cap, cell.aggressor_cap)}) > 1:
+        if len({cap for cell in cells for cap in (cell.victim_cap, cell.aggressor_cap)}) >= least:
             yield f"{kind} beside {kind}", cells
 
 

@@ -43,6 +43,11 @@ def test_a_pair_that_fits_nowhere_is_among_the_others(facts):
     assert others.rows[0].squares[0].text == "10.0%"
 
 
+def test_one_cap_beside_itself_is_a_matrix_of_its_kind(facts):
+    (only,) = matrices(replace(facts.interference(), pairs=(facts.pair(1, ("50", "matmul"), ("50", "matmul"), 0.3),)))
+    assert (only.title, only.columns, only.rows[0].name) == ("matmul beside matmul", ("50 %",), "50 %")
+
+
 def test_no_pair_gives_no_matrix(facts):
     assert matrices(replace(facts.interference(), pairs=())) == ()
 

@@ -71,7 +71,7 @@ class Neighbours:
             bad = [*self.mps.stack.harmed_neighbours(), *self.mps.stack.unsafe_ends()]
             return str(bad) if bad else ""
         gone = "" if self.program is not None and self.program.poll() is None else "the services have ended; "
-        dead = [line for line in self.said.read_text().splitlines() if not line.startswith("ready ")]
+        dead = [line for line in self.said.read_text().splitlines() if line.startswith("dead ")]
         return gone + "; ".join(dead)
 
     def leave(self) -> None:
@@ -93,9 +93,12 @@ class Stage:
         self.stand_in.chmod(0o755)
         self.root, self.user = (self.ends.enter_context(run.mps(name)) for name in ("root", "user"))
         self.neighbours = {mps.name: Neighbours(mps, uid) for mps, uid in ((self.root, None), (self.user, USER))}
+
+    def begin(self) -> None:
+        for neighbours in self.neighbours.values():
+            self.ends.callback(neighbours.leave)
         for neighbours in self.neighbours.values():
             neighbours.wait()
-            self.ends.callback(neighbours.leave)
 
     def listed(self, mps: Mps) -> set[int]:
         return {int(word) for server in mps.servers() for word in mps.ask(f"get_client_list {server}").split()}
@@ -234,6 +237,18 @@ def too_late(run: Run, stage: list[Stage], seconds: float) -> None:
     finish(run)
 
 
+def play(run: Run, stage: Stage, names: list[str]) -> None:
+    stage.begin()
+    for name in names:
+        run.say(f"--- {name}: {(SCENES[name].__doc__ or '').strip()}")
+        try:
+            SCENES[name](run, stage)
+        except (Exception, SystemExit):  # noqa: BLE001 -- the others may still tell something
+            run.check(False, f"{name} broke off: {traceback.format_exc()[-1500:]}")
+    for mps in (stage.root, stage.user):
+        run.write(f"control-{mps.name}.txt", "\n".join(mps.lines()) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path)
@@ -256,15 +271,8 @@ def main() -> int:
     try:
         stage = Stage(run)
         held.append(stage)
-        for name in options.only:
-            run.say(f"--- {name}: {(SCENES[name].__doc__ or '').strip()}")
-            try:
-                SCENES[name](run, stage)
-            except (Exception, SystemExit):  # noqa: BLE001 -- the others may still tell something
-                run.check(False, f"{name} broke off: {traceback.format_exc()[-1500:]}")
-        for mps in (stage.root, stage.user):
-            run.write(f"control-{mps.name}.txt", "\n".join(mps.lines()) + "\n")
-        stage.ends.close()
+        with stage.ends:
+            play(run, stage, options.only)
     except Exception:  # noqa: BLE001 -- what was found counts all the same
         run.check(False, f"it broke off: {traceback.format_exc()[-1500:]}")
     finish(run)

@@ -37,7 +37,8 @@ def ls(*, source: Source, limit: int, as_json: bool) -> None:
     for entry in entries:
         simulated = "  simulated" if entry.simulated else ""
         started = f"{entry.started:%Y-%m-%dT%H:%M:%SZ}"
-        click.echo(f"{started}  {entry.run_id:<21}  {entry.host}  {entry.gpu}  {entry.daemon}  {entry.plan}{simulated}")
+        whose = f"{entry.host}  {entry.gpu}  {entry.daemon}  {entry.plan}{simulated}"
+        click.echo(printable(f"{started}  {entry.run_id:<21}  {whose}"))
 
 
 @command.command("show")

@@ -16,6 +16,7 @@ import mpswatch
 from mpswatch.daemon.exit import Exit
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
+from mpswatch.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +151,8 @@ _EXITS = {
 
 def complain(error: MpswatchError) -> Exit:
     """One clear line, and the remedy where one is known; the exit code that goes with it."""
-    click.echo(f"mpswatch: {error.detail}", err=True)
+    for line in f"mpswatch: {error.detail}".split("\n"):  # a configuration's faults have one each
+        click.echo(printable(line), err=True)
     if error.remedy:
-        click.echo(f"  {error.remedy}", err=True)
+        click.echo(printable(f"  {error.remedy}"), err=True)
     return _EXITS.get(error.reason, Exit.FAILED)

@@ -12,6 +12,7 @@ import click
 from mpswatch.archive import Archive
 from mpswatch.cli.options import ARCHIVE, AS_JSON, Source, configured
 from mpswatch.config.units import duration
+from mpswatch.names import printable
 
 if TYPE_CHECKING:
     from mpswatch.history import Index, RunFacts, Series
@@ -58,7 +59,7 @@ def command(
 
     found, unreadable = read_with_index(archive, read, progress=history_show.building)
     for problem in unreadable:
-        click.echo(f"not in any history: {problem}", err=True)
+        click.echo(printable(f"not in any history: {problem}"), err=True)
     if as_json:
         click.echo(json.dumps([history_show.plain(series, runs, cap) for series, runs in found], indent=2))
         return

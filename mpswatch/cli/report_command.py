@@ -12,6 +12,7 @@ from mpswatch.archive import Archive
 from mpswatch.cli.history_command import moment
 from mpswatch.cli.options import ARCHIVE, Source, configured
 from mpswatch.journal import Journal
+from mpswatch.names import printable
 
 
 @click.command("report")
@@ -41,18 +42,30 @@ def command(*, source: Source, output: Path, since: str | None, until: str | Non
     runs = sum(len(one.runs) for one in period.series)
     click.echo(f"{output}: {runs} runs of {len(period.series)} series, {len(period.events)} events", err=True)
     for problem in period.unreadable:
-        click.echo(f"not in it: {problem}", err=True)
+        click.echo(printable(f"not in it: {problem}"), err=True)
 
 
 def _put(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; into a pipe or a device (/dev/stdout), which are not to be replaced."""
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = Path(name)
+    try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         mask = os.umask(0)
         os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from None
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -26,6 +26,7 @@ from mpswatch.daemon.once import Swept, sweep_once
 from mpswatch.daemon.parts import make_parts
 from mpswatch.daemon.sweeps import Outcome
 from mpswatch.documents import Event, InterferenceDocument, SweepDocument, to_json
+from mpswatch.names import printable
 from mpswatch.sweep.stop import Stop
 
 
@@ -142,7 +143,7 @@ def _print_json(swept: Swept) -> None:
 def _complain(event: Event) -> None:
     what = "refused" if event.kind == "sweep_refused" else "failed"
     name = "interference" if event.plan == "interference" else "sweep"
-    click.echo(f"mpswatch: {name} {what} ({event.reason}): {event.message}", err=True)
+    click.echo(printable(f"mpswatch: {name} {what} ({event.reason}): {event.message}"), err=True)
     remedy = event.details.get("remedy")
     if remedy:
-        click.echo(f"  {remedy}", err=True)
+        click.echo(printable(f"  {remedy}"), err=True)

@@ -275,7 +275,8 @@ def test_doctor_names_a_web_file_that_cannot_be_honoured_and_promises_no_passwor
 def test_doctor_promises_no_password_where_the_web_file_has_none(mpswatch, tmp_path):
     path = tmp_path / "web.yml"
     path.write_text("")
-    said = " ".join(mpswatch("doctor", "--web.config.file", path).stdout.split())
+    anywhere = ("--web.listen-address", "127.0.0.1:0")  # the usual port may be taken here
+    said = " ".join(mpswatch("doctor", "--web.config.file", path, *anywhere).stdout.split())
     assert "web file:" not in said
     assert "without a password" in said
 
@@ -315,6 +316,21 @@ def test_validate_without_paths_checks_the_archive_and_its_journal(mpswatch, tmp
 def test_a_file_name_cannot_write_to_the_terminal(mpswatch, tmp_path):
     (tmp_path / "a\x1b[31m\nb.json").write_bytes(REFERENCE.read_bytes())
     assert mpswatch("archive", "validate", tmp_path).stdout == f"{tmp_path}/a\\x1b[31m\\x0ab.json: in order\n"
+    runs = tmp_path / "archive" / "runs"
+    runs.mkdir(parents=True)
+    (runs / "h\x1b[2J_GPU-1_20261130T120000Z_d\u202e_quick_r1.json").touch()
+    listed = mpswatch("archive", "ls", "--archive", runs.parent).stdout
+    assert "h\\x1b[2J" in listed
+    assert "d\\u202e" in listed
+
+
+def test_a_configuration_cannot_write_to_the_terminal(mpswatch, tmp_path):
+    file = tmp_path / "mpswatch.yml"
+    file.write_text('"sw\\e[2Jeep": 1\n"po\\u200bll": 2\n')
+    said = mpswatch("check-config", file).stderr
+    assert "sw\\x1b[2Jeep" in said
+    assert "po\\u200bll" in said
+    assert len(said.splitlines()) == 4  # the count, a line a fault, the remedy
 
 
 def test_a_throughput_beyond_all_reason_is_still_a_table(mpswatch, tmp_path):

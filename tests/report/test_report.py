@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -290,3 +291,17 @@ def test_a_time_that_is_none_is_a_usage_error(archive, tmp_path, arguments):
     done = command("report", "--archive", archive.directory, "--output", tmp_path / "x.html", *arguments)
     assert done.returncode == 2
     assert not (tmp_path / "x.html").exists()
+
+
+def test_a_pipe_is_written_into_and_a_link_followed_neither_is_replaced(archive, tmp_path):
+    pipe, link, aim = tmp_path / "pipe", tmp_path / "link.html", tmp_path / "aim.html"
+    os.mkfifo(pipe)
+    link.symlink_to(aim)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        assert command("report", "--archive", archive.directory, "--output", pipe).returncode == 0
+        assert reader.communicate(timeout=30)[0].startswith(b"<!doctype html>")
+    assert pipe.is_fifo()
+    assert command("report", "--archive", archive.directory, "--output", link).returncode == 0
+    assert link.is_symlink()
+    assert aim.read_text().startswith("<!doctype html>")
+    assert {path.name for path in tmp_path.iterdir()} == {"archive", "pipe", "link.html", "aim.html"}

@@ -19,6 +19,7 @@ from mpswatch.documents import (
     Tenant,
     TenantIdentity,
 )
+from mpswatch.evidence.limits import given
 from mpswatch.evidence.quantities import WORDS, Reading, quantities_of, readings
 
 BAR = 40
@@ -139,17 +140,7 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
     if snapshot.simulated:
         out.print(Text("SIMULATED: a rehearsal stack", style="bold"))
     for daemon in snapshot.daemons:
-        if daemon.up is not True:
-            out.print(Text(f"{daemon.name}: {daemon.up_reason or 'unknown'}", style="red"))
-        for server in daemon.servers.value or ():
-            clients = len(server.clients) if server.clients is not None else "?"
-            limit = f" of {server.context_limit}" if server.context_limit is not None else ""
-            state = server.server_state or "state unknown"
-            out.print(
-                Text(f"{daemon.name}: server {server.pid}, uid {_or(server.uid)}, {state}, {clients}{limit} clients")
-            )
-        for line in _waiting(daemon):
-            out.print(Text(line, style="bold red"), soft_wrap=True)
+        _print_daemon(daemon, out)
     table = Table()
     for heading in ("pid", "kind", "GPU", "memory MiB", "user", "where", "name"):
         table.add_column(heading, justify="right" if heading in {"pid", "memory MiB"} else "left")
@@ -174,6 +165,27 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
     for look in snapshot.expectations:
         if look.minimum is not None:
             out.print(Text(*_expected(look)), soft_wrap=True)
+
+
+def _print_daemon(daemon: DaemonLook, out: Console) -> None:
+    if daemon.up is not True:
+        out.print(Text(f"{daemon.name}: {daemon.up_reason or 'unknown'}", style="red"))
+    for server in daemon.servers.value or ():
+        clients = len(server.clients) if server.clients is not None else "?"
+        limit = f" of {server.context_limit}" if server.context_limit is not None else ""
+        state = server.server_state or "state unknown"
+        out.print(Text(f"{daemon.name}: server {server.pid}, uid {_or(server.uid)}, {state}, {clients}{limit} clients"))
+    for line in _limits(daemon):
+        out.print(Text(line, style="yellow"), soft_wrap=True)
+    for line in _waiting(daemon):
+        out.print(Text(line, style="bold red"), soft_wrap=True)
+
+
+def _limits(daemon: DaemonLook) -> Iterable[str]:
+    asked = f" at {daemon.limits_asked_at:%H:%M:%S} UTC" if daemon.limits_asked_at is not None else ""
+    for clients_of, at_most in given(daemon):
+        what = ", ".join(at_most)
+        yield f"{daemon.name}: each client of {clients_of} gets at most {what} ({daemon.servers.source}{asked})"
 
 
 def _waiting(daemon: DaemonLook) -> Iterable[str]:

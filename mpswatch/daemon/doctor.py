@@ -22,7 +22,7 @@ from mpswatch.daemon.parts import Parts
 from mpswatch.daemon.pause import is_paused
 from mpswatch.daemon.port_check import port_lines
 from mpswatch.daemon.verdict import Verdict, verdict
-from mpswatch.documents import DaemonLook, Event, PollSnapshot, Reason, ServerLook
+from mpswatch.documents import WORKING_STATES, DaemonLook, Event, PollSnapshot, Reason, ServerLook
 from mpswatch.identity.sources import label_sources
 from mpswatch.sweep.circumstances import available_memory
 from mpswatch.sweep.permit import Refusal
@@ -142,7 +142,7 @@ def _server(server: ServerLook, ours: int) -> Line:
     who = "every uid" if server.multi_user else f"uid {server.uid if server.uid is not None else 'unknown'}"
     detail = f"pid {server.pid} serves {who}, {state}{age}{clients}; the measuring client would be uid {ours}"
     if server.multi_user or server.uid == ours:
-        return Line("good" if server.server_state in {"ACTIVE", "Ready"} else "mend", "MPS server", detail)
+        return Line("good" if server.server_state in WORKING_STATES else "mend", "MPS server", detail)
     remedy = (
         f"run mpswatch as uid {server.uid}" if server.uid is not None else "look at it from the host's pid namespace"
     )

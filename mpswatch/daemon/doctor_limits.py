@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mpswatch.daemon.finding import Line
 from mpswatch.documents import DaemonLook
+from mpswatch.evidence.limits import amount
 
 
 def limits(look: DaemonLook) -> Iterator[Line]:
@@ -23,7 +24,7 @@ def limits(look: DaemonLook) -> Iterator[Line]:
             )
         for uuid, limit in (server.memory_limits or {}).items():
             if limit is not None:
-                detail = f"server {server.pid} gives each client {_amount(limit)} of {uuid} at most, ours too"
+                detail = f"server {server.pid} gives each client {amount(limit)} of {uuid} at most, ours too"
                 yield Line("note", "memory limit", detail)
     share = look.default_active_thread_percentage
     if share is not None and share < 100:
@@ -35,7 +36,3 @@ def limits(look: DaemonLook) -> Iterator[Line]:
             " above that",
             "start the daemon without CUDA_MPS_ACTIVE_THREAD_PERCENTAGE and set_default_active_thread_percentage",
         )
-
-
-def _amount(limit: int) -> str:
-    return f"{limit >> 30} GiB" if limit >> 30 << 30 == limit else f"{limit >> 20} MiB"

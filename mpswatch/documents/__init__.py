@@ -17,7 +17,15 @@ from mpswatch.documents.event import Event, EventKind
 from mpswatch.documents.gpu import Conditions, ConditionsDuring, Gpu, GpuLook, GpuProcess
 from mpswatch.documents.history import QUANTITIES, CapStanding, HistoryLook, PastRun, Quantity, Standing
 from mpswatch.documents.interference import InterferenceCell, InterferenceDocument, InterferenceProtocol, Rate, WorkKind
-from mpswatch.documents.mps import Context, DaemonLook, MpsFacts, ServerLook, Waiting, WaitingClient
+from mpswatch.documents.mps import (
+    WORKING_STATES,
+    Context,
+    DaemonLook,
+    MpsFacts,
+    ServerLook,
+    Waiting,
+    WaitingClient,
+)
 from mpswatch.documents.poll import PollSnapshot, SourceLook, SystemMemory
 from mpswatch.documents.reasons import Reason
 from mpswatch.documents.sweep import Protocol, SweepDocument
@@ -36,6 +44,7 @@ Fact: TypeAlias = PollSnapshot | SweepDocument | InterferenceDocument | Event | 
 __all__ = [
     "QUANTITIES",
     "SCHEMA_VERSION",
+    "WORKING_STATES",
     "CapEnforcement",
     "CapStanding",
     "CapVerdict",

@@ -7,6 +7,9 @@ from datetime import datetime
 from mpswatch.documents.envelope import Document, Envelope
 from mpswatch.documents.reasons import Reason
 
+WORKING_STATES = frozenset({"ACTIVE", "Ready"})
+"""What protocol 2 and protocol 3 call the state of a server that serves its clients."""
+
 
 class Context(Document, frozen=True, kw_only=True):
     """One row of the control program's `ps`. Enrichment, never the proof.

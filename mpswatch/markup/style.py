@@ -25,7 +25,7 @@ container-type:inline-size}
 @media (min-width:72rem){.third{grid-column:span 4}.wide{grid-column:span 8}}
 @media (min-width:92rem){.half{grid-column:span 6}}
 .tiles{display:flex;flex-wrap:wrap;gap:.4rem 2rem;margin:0}.tiles div{min-width:9rem}.tiles dt{color:var(--soft);
-font-size:.85rem}.tiles dd{margin:0;font-weight:600;overflow-wrap:anywhere}
+font-size:.85rem}.tiles dd{margin:0;font-weight:600;overflow-wrap:anywhere}.tiles small{font-weight:400}
 .beside{display:flex;flex-wrap:wrap;gap:.4rem 1.5rem}.beside>*{flex:1 1 26rem;min-width:0}
 .scroll{overflow-x:auto;max-width:100%;container-type:inline-size}
 table{border-collapse:collapse;width:100%;font-size:.9rem}caption{text-align:left;color:var(--soft);padding:.2rem 0}

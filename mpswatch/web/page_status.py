@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from mpswatch.documents import DaemonLook
+from mpswatch.documents import WORKING_STATES, DaemonLook
+from mpswatch.evidence.limits import given
 from mpswatch.latest import Target, View
 from mpswatch.markup.html import Markup, moment, table, tag
 from mpswatch.web import page_tenants
@@ -44,6 +45,7 @@ def _state(view: View, verdict: str) -> Markup:
     looks = {look.name: look for look in view.poll.daemons} if view.poll is not None else {}
     for daemon in view.daemons:
         tiles += [(f"MPS {daemon}", text) for text in _daemon(view, looks.get(daemon))]
+        tiles += _limits(looks.get(daemon))
     tiles += page_tenants.tiles(view.poll)
     if view.poll is not None:
         for look in view.poll.gpus.value or ():
@@ -82,8 +84,18 @@ def _daemon(view: View, look: DaemonLook | None) -> Sequence[Markup]:
         limit = f" of {server.context_limit}" if server.context_limit is not None else ""
         state = server.server_state or "state unknown"
         text = f"{state}, server {server.pid}, {clients}{limit} clients"
-        said.append(tag("span", text, class_="good" if state == "ACTIVE" else "odd"))
+        said.append(tag("span", text, class_="good" if state in WORKING_STATES else "odd"))
     return said or [tag("span", "up, no server", class_="soft")]
+
+
+def _limits(look: DaemonLook | None) -> Iterator[tuple[str, object]]:
+    """What each client is given at most, where that is less than everything."""
+    if look is None:
+        return
+    for clients_of, at_most in given(look):
+        asked = (", asked ", moment(look.limits_asked_at)) if look.limits_asked_at is not None else ""
+        source = tag("small", look.servers.source, asked, class_="soft")
+        yield f"MPS {look.name}, each client of {clients_of}", ("at most ", ", ".join(at_most), tag("div", source))
 
 
 def _never_swept(view: View) -> Markup:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.part("chromium")
 
@@ -44,6 +45,28 @@ def test_a_poll_that_saw_nothing_shows_its_reasons_and_no_zero(browser, url, lat
     assert "unknown: nvml_missing" in said
     assert "never_seen" in said
     assert "0 processes" not in said
+
+
+def test_limits_are_shown_where_they_are_set_and_only_there(browser, url, latest, facts):
+    free = facts.server(memory_limits={facts.GPU: None})
+    nothing = facts.daemon(servers=facts.known((free,)), default_memory_limits={facts.GPU: None})
+    latest.record(facts.poll(daemons=(nothing,)))
+    browser.open(url)
+    assert "at most" not in text(browser, ".tiles")
+    limited = facts.server(active_thread_percentage=40.0, memory_limits={facts.GPU: 2 << 30})
+    set_now = replace(nothing, servers=facts.known((limited,)), default_active_thread_percentage=50.0)
+    latest.record(facts.poll(daemons=(set_now,)))
+    browser.open(url)
+    said = text(browser, ".tiles")
+    assert "each client of server 100\nat most 40 %, 2 GiB of GPU-4a1bc0de\ntest, asked 2026-11-30 12:00:00 UTC" in said
+    assert "each client of servers to come\nat most 50 %\n" in said
+
+
+@pytest.mark.parametrize("state", ["ACTIVE", "Ready"])
+def test_a_server_at_work_is_no_oddity_in_either_protocol(browser, url, latest, facts, state):
+    latest.record(facts.poll(daemons=(facts.daemon(servers=facts.known((facts.server(server_state=state),))),)))
+    browser.open(url)
+    assert f"{state}, server 100" in text(browser, ".tiles .good")
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

@@ -137,6 +137,6 @@ MPS = (
         "daemon uuid",
         "Memory that servers started later give each client at most; asked every ten minutes.",
         NO_POLL
-        + ", none is set (nothing in mpswatch_unknown then), it is not known of which GPU or which of two, or as the ratio",
+        + ", none is set (nothing in mpswatch_unknown then), it is not known which counts or where, or as the ratio",
     ),
 )

@@ -1,11 +1,12 @@
 """A crowd before a daemon: how long scrapes take, and whether anything else suffers.
 
-    python tests/web/load.py [--seconds 60] [--rate 200] [--tenants 1000] [--json FILE]
+    python tests/web/load.py [--seconds 60] [--rate 200] [--tenants 1000] [--plain] [--json FILE]
 
-A rehearsal with that many foreign tenants, a real daemon that polls every 5 s, and TLS beside plain HTTP: two daemons
-on the same stack, because a daemon has one listener. While `hey` (a real load generator) scrapes at a steady rate,
-500 connections sit idle, 50 TLS handshakes are stalled, and 20 clients read one byte a second. Said at the end: the
-scrapes' latencies and failures, the daemon's memory before, while and after, its CPU, and how far apart its polls were.
+A rehearsal with that many foreign tenants, and a real daemon with TLS that polls every 5 s. While `hey` (a real
+load generator) scrapes it at a steady rate, 500 connections sit idle, 50 handshakes are stalled, and 20 clients read
+one byte a second, all at that one daemon. Said at the end: the scrapes' latencies and failures, the daemon's memory
+before, while and after, its CPU, and how far apart its polls were. `--plain`: without TLS; then the stalled handshakes
+are headers that never end.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 import resource
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -86,8 +88,12 @@ class Daemon:
         return self.program.wait(60)
 
 
-def scrape(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
+TRUSTING = ssl.create_default_context()
+TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20, context=TRUSTING) as reply:  # noqa: S310 -- our own daemon's address
         return reply.read().decode()
 
 
@@ -99,8 +105,8 @@ def value(text: str, name: str) -> float | None:
 class Crowd:
     """Those who only sit there: connections that say nothing, or read one byte a second."""
 
-    def __init__(self, plain: int, tls: int) -> None:
-        self._plain, self._tls = plain, tls
+    def __init__(self, port: int, *, tls: bool) -> None:
+        self._port, self._tls = port, tls
         self._sockets: list[socket.socket] = []
         self._slow: list[socket.socket] = []
         self._stalled: list[socket.socket] = []
@@ -117,22 +123,26 @@ class Crowd:
 
     def _idle(self) -> socket.socket:
         """Asks once, so that it is a connection kept alive, and then says nothing."""
-        idle = socket.create_connection(("127.0.0.1", self._plain), timeout=20)
+        idle = self._wrapped(socket.create_connection(("127.0.0.1", self._port), timeout=20))
         idle.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
         idle.recv(4096)
         return idle
 
     def _hello(self) -> socket.socket:
-        """Begins a handshake and never goes on."""
-        stalled = socket.create_connection(("127.0.0.1", self._tls), timeout=20)
-        stalled.sendall(bytes.fromhex("16030100c8010000c40303"))
+        """Begins a handshake (without TLS: a request) and never goes on."""
+        stalled = socket.create_connection(("127.0.0.1", self._port), timeout=20)
+        stalled.sendall(bytes.fromhex("16030100c8010000c40303") if self._tls else b"GET /metrics HTTP/1.1\r\n")
         return stalled
+
+    def _wrapped(self, raw: socket.socket) -> socket.socket:
+        return TRUSTING.wrap_socket(raw) if self._tls else raw
 
     def _reader(self) -> socket.socket:
         slow = socket.socket()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         slow.settimeout(20)
-        slow.connect(("127.0.0.1", self._plain))
+        slow.connect(("127.0.0.1", self._port))
+        slow = self._wrapped(slow)
         slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         return slow
 
@@ -149,8 +159,8 @@ class Crowd:
                 gone = one.recv(1) == b""
             else:
                 one.setblocking(False)
-                gone = one.recv(1, socket.MSG_PEEK) == b""
-        except BlockingIOError:
+                gone = one.recv(1) == b""  # nobody has anything more to say to them
+        except (BlockingIOError, ssl.SSLWantReadError):
             return one
         except OSError:
             gone = True
@@ -170,11 +180,11 @@ class Crowd:
             one.close()
 
 
-def hey(port: int, *, rate: int, seconds: int) -> dict[str, object]:
-    """4 workers that scrape `rate` times a second in all; every reply's seconds and status."""
-    workers = 4
+def hey(url: str, *, rate: int, seconds: int) -> dict[str, object]:
+    """8 workers that scrape `rate` times a second in all; every reply's seconds and status."""
+    workers = 8
     command = ["hey", "-z", f"{seconds}s", "-c", str(workers), "-q", str(rate / workers), "-o", "csv"]
-    done = subprocess.run([*command, f"http://127.0.0.1:{port}/metrics"], capture_output=True, text=True, check=True)
+    done = subprocess.run([*command, url], capture_output=True, text=True, check=True)
     rows = [line.split(",") for line in done.stdout.splitlines()[1:] if line]
     times = sorted(float(row[0]) for row in rows)
     good = sum(row[6] == "200" for row in rows)
@@ -208,6 +218,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
         "idle": IDLE,
         "stalled_handshakes": STALLED,
         "slow_readers": SLOW,
+        "tls": not arguments.plain,
     }
     with contextlib.ExitStack() as stack_of:
         stack_of.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -219,14 +230,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
         (folder / "tls.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
         certificate.private_key_pem.write_to_path(folder / "tls.key")
         (folder / "web.yml").write_text("tls_server_config: {cert_file: tls.pem, key_file: tls.key}\n")
-        daemon = Daemon(settings(stack, folder, "plain", {}))
+        tls = not arguments.plain
+        daemon = Daemon(settings(stack, folder, "load", {"config_file": str(folder / "web.yml")} if tls else {}))
         stack_of.callback(daemon.stop)
-        encrypted = Daemon(settings(stack, folder, "tls", {"config_file": str(folder / "web.yml")}))
-        stack_of.callback(encrypted.stop)
-        while value(scrape(daemon.port), "mpswatch_foreign_tenants") != arguments.tenants:
+        url = f"http{'s' if tls else ''}://127.0.0.1:{daemon.port}/metrics"
+        while value(scrape(url), "mpswatch_foreign_tenants") != arguments.tenants:
             time.sleep(1.0)
         time.sleep(2 * POLL)
-        result["quiet"] = hey(daemon.port, rate=20, seconds=5)
+        result["quiet"] = hey(url, rate=20, seconds=5)
         result["resident_before_mib"] = daemon.resident() >> 20
         stamps: set[float] = set()
         highest = 0
@@ -237,13 +248,13 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
             while not watching.wait(0.5):
                 highest = max(highest, daemon.resident())
                 with contextlib.suppress(OSError, TypeError):
-                    stamps.add(value(scrape(daemon.port), "mpswatch_poll_last_success_timestamp_seconds") or 0.0)
+                    stamps.add(value(scrape(url), "mpswatch_poll_last_success_timestamp_seconds") or 0.0)
 
         watcher = threading.Thread(target=watch)
-        with Crowd(daemon.port, encrypted.port) as crowd:
+        with Crowd(daemon.port, tls=tls) as crowd:
             cpu, began = daemon.cpu(), time.monotonic()
             watcher.start()
-            result["under_load"] = hey(daemon.port, rate=arguments.rate, seconds=arguments.seconds)
+            result["under_load"] = hey(url, rate=arguments.rate, seconds=arguments.seconds)
             result["daemon_cpu_share"] = round((daemon.cpu() - cpu) / (time.monotonic() - began), 3)
             watching.set()
             watcher.join()
@@ -257,8 +268,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
         seen = sorted(stamps)
         gaps = [later - earlier for earlier, later in itertools.pairwise(seen)]
         result["polls"] = {"interval": POLL, "seen": len(seen), "longest_gap_seconds": round(max(gaps, default=0), 2)}
-        result["series"] = sum(not line.startswith("#") for line in scrape(daemon.port).splitlines())
-        result["exposition_bytes"] = len(scrape(daemon.port))
+        result["series"] = sum(not line.startswith("#") for line in scrape(url).splitlines())
+        result["exposition_bytes"] = len(scrape(url))
     return result
 
 
@@ -267,6 +278,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--tenants", type=int, default=1000)
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     text = json.dumps(measure(arguments), indent=2)

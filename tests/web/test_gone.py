@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 
 from mpswatch.web.protocol import GuardedProtocol
 
@@ -27,3 +29,17 @@ def test_a_connection_that_its_client_has_closed_is_gone_long_before_its_idle_ti
     while kept() > before and time.monotonic() < end:
         time.sleep(0.05)
     assert kept() == before
+
+
+def test_an_idle_tls_connection_reserves_what_a_request_needs(serving, web_directory):
+    running = serving(path=web_directory.write())
+    trusting = ssl.create_default_context(cafile=web_directory.ca)
+    clients = [trusting.wrap_socket(running.connect(), server_hostname="127.0.0.1") for _ in range(20)]
+    try:
+        gc.collect()
+        buffers = [len(thing._ssl_buffer) for thing in gc.get_objects() if isinstance(thing, SSLProtocol)]
+        assert len(buffers) >= 20
+        assert max(buffers) <= 16 << 10
+    finally:
+        for client in clients:
+            client.close()

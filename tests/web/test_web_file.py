@@ -139,11 +139,11 @@ BAD = {
 @pytest.mark.parametrize("bad", BAD)
 def test_a_file_that_yaml_chokes_on_is_a_named_error_at_once(written, bad):
     text, said = BAD[bad]
-    begin = time.monotonic()
+    begin = time.process_time()
     found = problems(written(text))
     assert len(found) == 1
     assert said in found[0]
-    assert time.monotonic() - begin < 5  # a bomb would take minutes
+    assert time.process_time() - begin < 5  # a bomb would take minutes
 
 
 def test_a_certificate_and_a_key_that_do_not_belong_together_are_named(web_directory):

@@ -91,7 +91,7 @@ class Past:
         for fault in restored.faults:
             self._log.warning("the archive", detail=fault.detail, remedy=fault.remedy)
         latest.restore(restored.runs, now=now)
-        latest.restore_interferences(restored.interferences, now=now)
+        latest.restore(restored.interferences, now=now)
         self._found(restored.runs)
         latest.remember(restored.events)
         self._facts.stuck.recall(restored.stuck, now=now)
@@ -113,7 +113,7 @@ class Past:
         if seen.measured:
             self._facts.latest.archive_measured(seen.total_bytes)
         if seen.interferences:
-            self._facts.latest.restore_interferences(seen.interferences, now=datetime.now(UTC))
+            self._facts.latest.restore(seen.interferences, now=datetime.now(UTC))
         taken = self._facts.latest.restore(seen.runs, now=datetime.now(UTC)) if seen.runs else ()
         if taken:
             self._log.info("another process has swept", runs=len(taken))

@@ -237,7 +237,7 @@ class Service:
         if found and restored is not None:
             now = datetime.now(UTC)
             self._facts.latest.restore(restored.runs, now=now)
-            self._facts.latest.restore_interferences(restored.interferences, now=now)
+            self._facts.latest.restore(restored.interferences, now=now)
             self._schedule.at_least_in("sweep", min(self._sweeping.first_in(name, restored) for name in found))
 
     def _swept(self, outcomes: Sequence[Outcome]) -> None:

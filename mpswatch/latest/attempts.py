@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Collection
 from datetime import datetime
 
-from mpswatch.documents import Event, InterferenceDocument, Reason, SweepDocument
-from mpswatch.latest.view import Outcome, Run, Target, finished_at, outcome
+from mpswatch.documents import Event, Reason, SweepDocument
+from mpswatch.latest.view import Measurement, Outcome, Run, Target, finished_at, outcome
 
 RECENT_RUNS = 20
 
@@ -27,7 +27,7 @@ class Attempts:
         self.stuck: dict[tuple[str, str], tuple[int, ...]] = {}
         self.runs: deque[Run] = deque(maxlen=RECENT_RUNS)
 
-    def executed(self, target: Target, document: SweepDocument | InterferenceDocument) -> None:
+    def executed(self, target: Target, document: Measurement) -> None:
         """Count a run of ours, which has left the GPU, but for the clients that it names as stuck."""
         self.outcomes[target, outcome(document)] += 1
         self._forget_refusal(target)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mpswatch.documents import InterferenceDocument, SweepDocument
-from mpswatch.latest.view import Target
+from mpswatch.documents import InterferenceDocument
+from mpswatch.latest.view import INTERFERENCE, Measurement, Target
 
 INTERVALS = 3
 """So many intervals long a poll or a run is shown: two may fail, or be late."""
@@ -37,10 +37,13 @@ class Settings:
         """Seconds that a run of `plan` is shown."""
         return INTERVALS * self.plan_intervals.get(plan, self.sweep_interval or UNSCHEDULED)
 
-    def target_of(self, document: SweepDocument | InterferenceDocument, plan: str) -> Target | None:
+    def target_of(self, document: Measurement) -> Target | None:
         """Name what was measured; None if no configured daemon has its pipe directory, or else its name."""
         by_directory = {directory: name for name, directory in self.daemons.items()}
         name = by_directory.get(document.pipe_directory)
         if name is None and document.mps is not None and document.mps.daemon in self.daemons:
             name = document.mps.daemon
-        return Target(name, document.gpu.uuid if document.gpu is not None else "", plan) if name is not None else None
+        if name is None:
+            return None
+        plan = INTERFERENCE if isinstance(document, InterferenceDocument) else document.protocol.plan
+        return Target(name, document.gpu.uuid if document.gpu is not None else "", plan)

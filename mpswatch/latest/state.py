@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from mpswatch import __version__
 from mpswatch.documents import (
@@ -21,21 +22,12 @@ from mpswatch.documents import (
     SweepDocument,
 )
 from mpswatch.errors import MpswatchError
-from mpswatch.latest.attempts import RECENT_RUNS, Attempts
-from mpswatch.latest.fading import Fading
+from mpswatch.latest.measured import Measured
 from mpswatch.latest.polls import Polls
 from mpswatch.latest.settings import Settings
-from mpswatch.latest.view import (
-    INTERFERENCE,
-    ArchiveHealth,
-    InterferenceHealth,
-    RemoteHealth,
-    SweepHealth,
-    Target,
-    View,
-    finished_at,
-    outcome,
-)
+from mpswatch.latest.view import ArchiveHealth, Measurement, RemoteHealth, Target, View, finished_at
+
+D = TypeVar("D", SweepDocument, InterferenceDocument)
 
 RECENT_EVENTS = 50
 
@@ -78,16 +70,13 @@ class Latest:
         self._started_at = started_at or datetime.now(UTC)
         self._targets: tuple[Target, ...] = ()
         self._polls = Polls()
-        self._sweeps: Fading[Target, SweepHealth] = Fading()
-        self._interferences: Fading[tuple[str, str], InterferenceHealth] = Fading()
-        self._attempts = Attempts()
+        self._measured = Measured()
         self._server_changes: Counter[str] = Counter()
         self._gpu_faults: Counter[str] = Counter()
         self._fault_logs: dict[str, Reason | None] = {}
         self._paused = False
         self._archive = ArchiveHealth()
         self._sink_failures: Counter[str] = Counter()
-        self._history: deque[HistoryLook] = deque(maxlen=RECENT_RUNS)
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._view: View | None = None
         self._version = 0
@@ -100,8 +89,8 @@ class Latest:
             self._settings = settings
             watched = {"", *settings.daemons}
             self._targets = tuple(target for target in self._targets if target.daemon in watched)
-            for part in (self._polls, self._sweeps, self._interferences, self._attempts):
-                part.keep(watched)
+            self._polls.keep(watched)
+            self._measured.keep(watched)
             for counter in (self._server_changes, self._gpu_faults, self._fault_logs):
                 for daemon in counter.keys() - watched:
                     del counter[daemon]
@@ -118,7 +107,7 @@ class Latest:
     def set_stuck(self, daemon: str, gpu_uuid: str, pids: Sequence[int]) -> None:
         """Say which clients of ours are stuck now, as the daemon finds some gone or, after a restart, still there."""
         with self._changing():
-            self._attempts.stuck[daemon, gpu_uuid] = tuple(pids)
+            self._measured.attempts.stuck[daemon, gpu_uuid] = tuple(pids)
 
     def set_fault_log(self, daemon: str, unknown: Reason | None) -> None:
         """Say whether this daemon's server.log is being read (None) or why not; until told, it is not."""
@@ -168,52 +157,33 @@ class Latest:
             match fact:
                 case PollSnapshot():
                     self._polls.take(fact, expires=self._monotonic() + self._settings.poll_stale_after)
-                case SweepDocument():
-                    target = self._settings.target_of(fact, fact.protocol.plan)
+                case SweepDocument() | InterferenceDocument():
+                    target = self._settings.target_of(fact)
                     if target is not None:
-                        self._take_sweep(target, fact, age=0.0)
-                        self._attempts.executed(target, fact)
+                        self._take(target, fact, age=0.0)
+                        self._measured.attempts.executed(target, fact)
                 case HistoryLook():
-                    self._history.append(fact)
-                case InterferenceDocument():
-                    target = self._settings.target_of(fact, INTERFERENCE)
-                    if target is not None:
-                        self._take_interference(target, fact, age=0.0)
-                        self._attempts.executed(target, fact)
+                    self._measured.judged(fact)
                 case Event():
                     self._take_event(fact)
 
-    def restore(self, documents: Iterable[SweepDocument], *, now: datetime) -> tuple[SweepDocument, ...]:
-        """Publish runs read from the archive with their own time; gives those that were newer than what we had.
+    def restore(self, documents: Iterable[D], *, now: datetime) -> tuple[D, ...]:
+        """Publish what was read from the archive with its own time; gives the documents that were newer than ours.
 
-        For the start, and for runs that another process wrote. Not counted as outcomes of this process.
+        For the start, and for what another process wrote. Not counted as outcomes of this process.
         Documents of the other kind of stack, of another host or of no configured daemon are left out.
         """
         taken = []
         with self._changing():
             for document in sorted(documents, key=finished_at):
-                target = self._settings.target_of(document, document.protocol.plan)
-                if target is None or not self._is_ours(document):
-                    continue
-                at, known = finished_at(document), self._sweeps.health.get(target)
-                if known is None or known.finished_at < at:
-                    self._take_sweep(target, document, age=max(0.0, (now - at).total_seconds()))
-                    self._attempts.overtaken(target, at)
+                target = self._settings.target_of(document)
+                ours = document.simulated == self._simulated and document.host == self._host
+                if target is not None and ours and self._measured.is_news(target, document):
+                    at = finished_at(document)
+                    self._take(target, document, age=max(0.0, (now - at).total_seconds()))
+                    self._measured.attempts.overtaken(target, at)
                     taken.append(document)
         return tuple(taken)
-
-    def restore_interferences(self, documents: Iterable[InterferenceDocument], *, now: datetime) -> None:
-        """Publish interference read from the archive with its own time, as `restore` does runs."""
-        with self._changing():
-            for document in sorted(documents, key=lambda document: document.finished_at):
-                target = self._settings.target_of(document, INTERFERENCE)
-                if target is None or not self._is_ours(document):
-                    continue
-                known = self._interferences.health.get(target[:2])
-                if known is None or known.finished_at < document.finished_at:
-                    age = max(0.0, (now - document.finished_at).total_seconds())
-                    self._take_interference(target, document, age=age)
-                    self._attempts.overtaken(target, document.finished_at)
 
     def remember(self, events: Iterable[Event]) -> None:
         """Show events of an earlier process (from the journal) on the page; they count for nothing else."""
@@ -235,8 +205,7 @@ class Latest:
     def next_expiry(self) -> float | None:
         """Say when (on the monotonic clock) something goes stale next, for the daemon's timer."""
         with self._lock:
-            times = [*self._polls.expiries(), *self._sweeps.expiries(), *self._interferences.expiries()]
-            return min(times, default=None)
+            return min([*self._polls.expiries(), *self._measured.expiries()], default=None)
 
     def expire(self) -> bool:
         """Take out what went stale; True if that changed the view. `view` does the same by itself."""
@@ -254,30 +223,14 @@ class Latest:
 
     def _expire(self) -> bool:
         now = self._monotonic()
-        changed = [part.expire(now) for part in (self._polls, self._sweeps, self._interferences)]
-        if any(changed):
+        changed = any([self._polls.expire(now), self._measured.expire(now)])
+        if changed:
             self._view = None
-        return any(changed)
+        return changed
 
-    def _take_sweep(self, target: Target, document: SweepDocument, *, age: float) -> None:
-        ended, at, known = outcome(document), finished_at(document), self._sweeps.health.get(target)
-        health = SweepHealth(
-            document=document,
-            caps=tuple(cell.cap for cell in document.cells),
-            outcome=ended,
-            finished_at=at,
-            last_success_at=at if ended == "complete" else known.last_success_at if known is not None else None,
-        )
+    def _take(self, target: Target, document: Measurement, *, age: float) -> None:
         now = self._monotonic()
-        self._sweeps.put(target, health, expires=now + self._settings.stale_after(target.plan) - age, now=now)
-        self._attempts.list_run(target, document)
-
-    def _take_interference(self, target: Target, document: InterferenceDocument, *, age: float) -> None:
-        health = InterferenceHealth(document, document.finished_at, document.run_id)
-        now = self._monotonic()
-        self._interferences.put(
-            target[:2], health, expires=now + self._settings.stale_after(target.plan) - age, now=now
-        )
+        self._measured.take(target, document, expires=now + self._settings.stale_after(target.plan) - age, now=now)
 
     def _take_event(self, event: Event) -> None:
         self._events.append(event)
@@ -293,21 +246,10 @@ class Latest:
             case "paused" | "resumed":
                 self._paused = event.kind == "paused"
             case _:
-                self._attempts.hear(Target(daemon, event.gpu_uuid or "", event.plan or "quick"), event)
-
-    def _is_ours(self, document: SweepDocument | InterferenceDocument) -> bool:
-        return document.simulated == self._simulated and document.host == self._host
-
-    def _standings(self) -> Iterator[tuple[Target, HistoryLook]]:
-        """Pair each run that is published with what was found of its history; nothing for another run's."""
-        for target, health in self._sweeps.health.items():
-            for look in self._history:
-                if health.document is not None and look.run_id and look.run_id == health.document.run_id:
-                    yield target, look
+                self._measured.attempts.hear(Target(daemon, event.gpu_uuid or "", event.plan or "quick"), event)
 
     def _build(self) -> View:
-        polls, attempts = self._polls, self._attempts
-        attempted = {*attempts.refused, *(target for target, _ in attempts.outcomes)}
+        polls, measured, attempts = self._polls, self._measured, self._measured.attempts
         return View(
             version=self._version,
             host=self._host,
@@ -318,12 +260,12 @@ class Latest:
             sweep_interval=self._settings.sweep_interval,
             context_limit=self._settings.context_limit,
             daemons=tuple(self._settings.daemons),
-            targets=tuple(sorted({*self._targets, *self._sweeps.health, *attempted})),
+            targets=tuple(sorted({*self._targets, *measured.targets()})),
             first_poll_finished=polls.first_finished,
             poll=polls.poll,
             poll_unknown=polls.unknown,
             sources=dict(polls.sources),
-            sweeps=dict(self._sweeps.health),
+            sweeps=dict(measured.sweeps.health),
             outcomes=dict(attempts.outcomes),
             refusals=dict(attempts.refusals),
             refused=dict(attempts.refused),
@@ -337,6 +279,6 @@ class Latest:
             sink_failures=dict(self._sink_failures),
             runs=tuple(attempts.runs),
             events=tuple(reversed(self._events)),
-            history=dict(self._standings()),
-            interferences=dict(self._interferences.health),
+            history=measured.standings(),
+            interferences=dict(measured.interferences.health),
         )

@@ -12,6 +12,8 @@ from mpswatch.documents import Event, HistoryLook, InterferenceDocument, PollSna
 Outcome: TypeAlias = Literal["complete", "partial", "failed", "refused"]
 """How an attempt to sweep ended: every cell measured, some, none (or no document at all), or not begun."""
 
+Measurement: TypeAlias = SweepDocument | InterferenceDocument
+
 OUTCOMES: tuple[Outcome, ...] = ("complete", "partial", "failed", "refused")
 
 INTERFERENCE = "interference"
@@ -170,7 +172,7 @@ class View:
         )
 
 
-def outcome(document: SweepDocument | InterferenceDocument) -> Outcome:
+def outcome(document: Measurement) -> Outcome:
     """Say how an executed run ended: `failed` when not one cell was measured."""
     if isinstance(document, InterferenceDocument):
         complete, states = document.complete, {cell.state for cell in (*document.solo, *document.pairs)}
@@ -179,6 +181,6 @@ def outcome(document: SweepDocument | InterferenceDocument) -> Outcome:
     return "complete" if complete else "failed" if states <= {"unknown"} else "partial"
 
 
-def finished_at(document: SweepDocument) -> datetime:
+def finished_at(document: Measurement) -> datetime:
     """Give a run's own time: when it finished, else (a reference document) when it was recorded."""
     return document.finished_at or document.recorded_at

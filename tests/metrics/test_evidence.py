@@ -116,9 +116,9 @@ def test_interference_goes_stale_and_keeps_its_time(latest, facts, clock):
 
 def test_interference_of_an_earlier_process_has_its_own_age(latest, facts):
     long_ago = facts.NOON - timedelta(hours=4)
-    latest.restore_interferences([interference(facts, at=long_ago)], now=facts.NOON)
+    latest.restore([interference(facts, at=long_ago)], now=facts.NOON)
     assert shown(latest, "interference_slowdown_ratio") == {}
-    latest.restore_interferences([interference(facts)], now=facts.NOON)
+    latest.restore([interference(facts)], now=facts.NOON)
     assert len(shown(latest, "interference_slowdown_ratio")) == 1
 
 
@@ -138,7 +138,7 @@ def test_interference_that_another_process_measured_ends_a_refusal_too_and_an_ol
 ):
     latest.record(facts.refusal(plan="interference"))
     later = facts.NOON + timedelta(minutes=5)
-    latest.restore_interferences([interference(facts, at=later)], now=later)
+    latest.restore([interference(facts, at=later)], now=later)
     assert shown(latest, "last_sweep_refused") == {}
-    latest.restore_interferences([interference(facts)], now=later)
+    latest.restore([interference(facts)], now=later)
     assert list(shown(latest, "interference_last_run_timestamp_seconds").values()) == [later.timestamp()]

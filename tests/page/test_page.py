@@ -173,7 +173,7 @@ def test_what_neighbours_cost_is_a_matrix_with_its_own_time(browser, url, shown)
 
 def test_a_matrix_that_is_stale_is_gone_but_not_its_time_and_page(browser, url, latest, facts):
     old = facts.interference(facts.NOON - timedelta(days=2))
-    latest.restore_interferences([old], now=facts.NOON)
+    latest.restore([old], now=facts.NOON)
     browser.open(url)
     assert "unknown: stale. The newest is measurement pairs-1, finished 2026-11-28 12:00:00 UTC" in text(browser)
     assert rows(browser, "matmul beside matmul") == []

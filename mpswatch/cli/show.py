@@ -20,6 +20,7 @@ from mpswatch.documents import (
     TenantIdentity,
 )
 from mpswatch.evidence.limits import given
+from mpswatch.evidence.partitions import partitioned
 from mpswatch.evidence.quantities import WORDS, Reading, quantities_of, readings
 
 BAR = 40
@@ -139,6 +140,8 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
     """Daemons and their servers, then who is on the GPU."""
     if snapshot.simulated:
         out.print(Text("SIMULATED: a rehearsal stack", style="bold"))
+    for line in partitioned(snapshot):
+        out.print(Text(line, style="yellow"), soft_wrap=True)
     for daemon in snapshot.daemons:
         _print_daemon(daemon, out)
     table = Table()

@@ -23,6 +23,7 @@ from mpswatch.daemon.pause import is_paused
 from mpswatch.daemon.port_check import port_lines
 from mpswatch.daemon.verdict import Verdict, verdict
 from mpswatch.documents import WORKING_STATES, DaemonLook, Event, PollSnapshot, Reason, ServerLook
+from mpswatch.evidence.partitions import partitioned
 from mpswatch.identity.sources import label_sources
 from mpswatch.sweep.circumstances import available_memory
 from mpswatch.sweep.permit import Refusal
@@ -201,6 +202,8 @@ def _sources(snapshot: PollSnapshot) -> Iterator[Line]:
         if mode is not None and mode != "default":
             detail = f"{gpu.gpu.uuid} is in mode {mode}: nobody can compute beside MPS, so foreign tenants cannot come"
             yield Line("note" if mode == "exclusive_process" else "mend", "compute mode", detail)
+    for line in partitioned(snapshot):
+        yield Line("note", "MIG", line)
     for uuid, reason in snapshot.foreign_unknown.items():
         yield Line("mend", "tenants", f"unknown on {uuid}: {reason}")
 

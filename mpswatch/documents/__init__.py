@@ -14,7 +14,7 @@ from mpswatch.documents.cell import CapEnforcement, CapVerdict, Cell, CellTiming
 from mpswatch.documents.encoding import DocumentError, from_json, json_schema, to_json
 from mpswatch.documents.envelope import SCHEMA_VERSION, Document, Envelope, State
 from mpswatch.documents.event import Event, EventKind
-from mpswatch.documents.gpu import Conditions, ConditionsDuring, Gpu, GpuLook, GpuProcess
+from mpswatch.documents.gpu import Conditions, ConditionsDuring, Gpu, GpuLook, GpuProcess, MigDevice
 from mpswatch.documents.history import QUANTITIES, CapStanding, HistoryLook, PastRun, Quantity, Standing
 from mpswatch.documents.interference import InterferenceCell, InterferenceDocument, InterferenceProtocol, Rate, WorkKind
 from mpswatch.documents.mps import (
@@ -71,6 +71,7 @@ __all__ = [
     "InterferenceCell",
     "InterferenceDocument",
     "InterferenceProtocol",
+    "MigDevice",
     "MpsFacts",
     "PastRun",
     "Pieces",

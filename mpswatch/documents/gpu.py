@@ -8,11 +8,29 @@ from mpswatch.documents.envelope import Document, Envelope
 from mpswatch.documents.reasons import Reason
 
 
+class MigDevice(Document, frozen=True, kw_only=True):
+    """An instance of a GPU that MIG has partitioned: named, and left alone. `unknown` maps each None to its `Reason`.
+
+    `index` is the driver's number of it within its GPU, `profile` such as `1g.18gb`. nvidia-smi's report tells no
+    profile, and not in every version a uuid.
+    """
+
+    index: int
+    uuid: str | None
+    profile: str | None
+    gpu_instance_id: int | None
+    compute_instance_id: int | None
+    sm_count: int | None
+    memory_total_bytes: int | None
+    unknown: dict[str, Reason] = {}
+
+
 class Gpu(Document, frozen=True, kw_only=True):
     """One device. `unknown` maps each field that is None to its `Reason`.
 
     `sm_count` is the whole device's number of streaming multiprocessors, from the core count over the
-    cores per SM of the compute capability: never what a capped client saw.
+    cores per SM of the compute capability: never what a capped client saw. `mig_devices` are the instances of a GPU
+    that is partitioned by MIG, empty where MIG is off and None where that is not known.
     """
 
     uuid: str
@@ -23,6 +41,7 @@ class Gpu(Document, frozen=True, kw_only=True):
     compute_capability: str | None = None
     sm_count: int | None = None
     mig_enabled: bool | None = None
+    mig_devices: tuple[MigDevice, ...] | None = ()
     compute_mode: str | None = None
     unknown: dict[str, Reason] = {}
 

@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from mpswatch.documents import Conditions, Envelope, Gpu, GpuLook, GpuProcess, Reason
-from mpswatch.gpu import nvml, source
+from mpswatch.gpu import mig, nvml, source
 from mpswatch.gpu.source import GpuError, Readings
 from mpswatch.proc import Processes
 
@@ -53,7 +53,7 @@ class NvmlSource:
         with self._lock:
             for device in self._open():
                 if device.handle is not None and device.gpu.uuid == uuid:
-                    return self._conditions(device.handle, mig=_gpu(device).mig_enabled)
+                    return self._conditions(device.handle, partitioned=_gpu(device).mig_enabled)
         raise GpuError(Reason.NO_GPU, f"the driver knows no GPU {uuid}")
 
     def _open(self) -> tuple[nvml.Device, ...]:
@@ -88,7 +88,7 @@ class NvmlSource:
         return GpuLook(
             gpu=gpu,
             processes=self._listed(device.handle, gpu.memory_total_bytes, blind=blind),
-            conditions=self._conditions(device.handle, mig=gpu.mig_enabled),
+            conditions=self._conditions(device.handle, partitioned=gpu.mig_enabled),
         )
 
     def _listed(self, handle: object, total: int | None, *, blind: bool) -> Envelope[tuple[GpuProcess, ...]]:
@@ -104,10 +104,10 @@ class NvmlSource:
             evidence["mps_list_unknown"] = mps_unknown.value
         return source.processes_known(value, source=NAME, state="measured", evidence=evidence, blind=blind)
 
-    def _conditions(self, handle: object, *, mig: bool | None) -> Conditions:
+    def _conditions(self, handle: object, *, partitioned: bool | None) -> Conditions:
         at = source.now()
         found, unknown = nvml.conditions(handle)
-        if mig and unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
+        if partitioned and unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
             unknown["utilization_ratio"] = Reason.MIG
         self._troubled = self._troubled or not _TROUBLE.isdisjoint(unknown.values())
         fields = {"measured_at": at, "source": NAME, "unknown": unknown, **found}
@@ -117,9 +117,12 @@ class NvmlSource:
 def _gpu(device: nvml.Device) -> Gpu:
     """The device with the facts that may change while the library is open."""
     read = Readings(nvml.reason_of, dict(device.gpu.unknown))
-    mig = read.take("mig_enabled", lambda: nvml.mig_enabled(device.handle))
+    enabled = read.take("mig_enabled", lambda: nvml.mig_enabled(device.handle))
+    devices = mig.named(read, lambda: nvml.mig_devices(device.handle), enabled=enabled)
     mode = read.take("compute_mode", lambda: nvml.compute_mode(device.handle))
-    return msgspec.structs.replace(device.gpu, mig_enabled=mig, compute_mode=mode, unknown=read.unknown)
+    return msgspec.structs.replace(
+        device.gpu, mig_enabled=enabled, mig_devices=devices, compute_mode=mode, unknown=read.unknown
+    )
 
 
 def _failed(error: Exception) -> GpuError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mpswatch.documents import Conditions, Envelope, Gpu, GpuLook, GpuProcess, Reason, State
 from mpswatch.errors import MpswatchError
-from mpswatch.gpu import report, source
+from mpswatch.gpu import mig, report, source
 from mpswatch.gpu.source import GpuError, Readings, Row
 from mpswatch.names import clip, printable, shown
 from mpswatch.proc import Processes
@@ -71,7 +71,7 @@ class NvidiaSmiSource:
         """Conditions of one GPU. Raises `GpuError` (`no_gpu`) when the report has none of that uuid."""
         for element in self._report().findall("gpu"):
             if (element.findtext("uuid") or "").strip() == uuid:
-                return _conditions(element, mig=_mig(element, Readings(reason_of)))
+                return _conditions(element, partitioned=_mig_enabled(element, Readings(reason_of)))
         raise GpuError(Reason.NO_GPU, f"nvidia-smi reports no GPU {uuid}")
 
     def _report(self) -> ET.Element:
@@ -109,7 +109,7 @@ def _failed(said: bytes) -> GpuError | None:
     return None
 
 
-def _mig(element: ET.Element, read: Readings) -> bool | None:
+def _mig_enabled(element: ET.Element, read: Readings) -> bool | None:
     return read.take("mig_enabled", lambda: report.text(element, "mig_mode/current_mig") == "Enabled")
 
 
@@ -117,7 +117,7 @@ def _one(
     index: int, element: ET.Element, driver: str | None, driver_unknown: dict[str, Reason], *, state: State, blind: bool
 ) -> GpuLook:
     read = Readings(reason_of, dict(driver_unknown))
-    mig = _mig(element, read)
+    enabled = _mig_enabled(element, read)
     total = read.take("memory_total_bytes", lambda: report.mebibytes(element, "fb_memory_usage/total"))
     sm_count = None
     if state == "simulated":  # the real report tells neither cores nor multiprocessors
@@ -132,12 +132,13 @@ def _one(
         memory_total_bytes=total,
         compute_capability=None,
         sm_count=sm_count,
-        mig_enabled=mig,
+        mig_enabled=enabled,
+        mig_devices=mig.named(read, lambda: mig.of_report(element, reason_of), enabled=enabled),
         compute_mode=read.take("compute_mode", lambda: shown(report.text(element, "compute_mode")).lower()),
         unknown={**read.unknown, "compute_capability": Reason.NOT_SUPPORTED},
     )
     processes = _processes(element, total, state=state, blind=blind)
-    return GpuLook(gpu=gpu, processes=processes, conditions=_conditions(element, mig=mig))
+    return GpuLook(gpu=gpu, processes=processes, conditions=_conditions(element, partitioned=enabled))
 
 
 def _processes(
@@ -182,10 +183,10 @@ def _row(info: ET.Element, total: int | None) -> Row | None:
     )
 
 
-def _conditions(element: ET.Element, *, mig: bool | None) -> Conditions:
+def _conditions(element: ET.Element, *, partitioned: bool | None) -> Conditions:
     read = Readings(reason_of)
     utilization = read.take("utilization_ratio", lambda: _utilization(element))
-    if mig and read.unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
+    if partitioned and read.unknown.get("utilization_ratio") is Reason.NOT_SUPPORTED:
         read.unknown["utilization_ratio"] = Reason.MIG
     return Conditions(
         measured_at=source.now(),

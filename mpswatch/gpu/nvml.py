@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pynvml
 
-from mpswatch.documents import Gpu, Reason
+from mpswatch.documents import Gpu, MigDevice, Reason
 from mpswatch.gpu.multiprocessors import sm_total
 from mpswatch.gpu.source import Readings, Row
 from mpswatch.names import shown
@@ -111,6 +111,23 @@ def mig_enabled(handle: object) -> bool:
     return _plain(pynvml.nvmlDeviceGetMigMode(handle)[0]) == 1
 
 
+def mig_devices(handle: object) -> tuple[MigDevice, ...]:
+    """The instances of a partitioned device, as NVML hands them out; places without one are left out.
+
+    Written after nvml.h and NVIDIA's MIG guide: it has not run on a partitioned device.
+    """
+    found = []
+    for index in range(_plain(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))):
+        try:
+            instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_NOT_FOUND:
+                raise
+            continue
+        found.append(_mig_device(index, instance))
+    return tuple(found)
+
+
 def compute_mode(handle: object) -> str:
     """Who may make a context: `default`, `exclusive_process` …"""
     return _COMPUTE_MODES[pynvml.nvmlDeviceGetComputeMode(handle)]
@@ -141,9 +158,11 @@ def _device(index: int, driver: str | None, driver_unknown: dict[str, Reason]) -
     uuid = None if handle is None else read.take("uuid", lambda: shown(pynvml.nvmlDeviceGetUUID(handle)))
     if uuid is None:
         reason = read.unknown["uuid"]
-        fields = ("name", "memory_total_bytes", "compute_capability", "sm_count", "mig_enabled", "compute_mode")
+        fields = ("name", "memory_total_bytes", "compute_capability", "sm_count", "mig_enabled", "mig_devices",
+                  "compute_mode")  # fmt: skip
         unknown = {**read.unknown, **dict.fromkeys(fields, reason)}
-        return Device(None, Gpu(uuid="", index=index, name="", driver_version=driver, unknown=unknown))
+        gpu = Gpu(uuid="", index=index, name="", driver_version=driver, mig_devices=None, unknown=unknown)
+        return Device(None, gpu)
     name = read.take("name", lambda: shown(pynvml.nvmlDeviceGetName(handle)))
     capability = read.take("compute_capability", lambda: pynvml.nvmlDeviceGetCudaComputeCapability(handle))
     cores = read.take("sm_count", lambda: _plain(pynvml.nvmlDeviceGetNumGpuCores(handle)))
@@ -163,6 +182,35 @@ def _device(index: int, driver: str | None, driver_unknown: dict[str, Reason]) -
             unknown=read.unknown,
         ),
     )
+
+
+def _mig_device(index: int, instance: object) -> MigDevice:
+    read = Readings(reason_of)
+    attributes = read.take("sm_count", lambda: pynvml.nvmlDeviceGetAttributes_v2(instance))
+    if attributes is None:
+        read.unknown["memory_total_bytes"] = read.unknown["sm_count"]
+    return MigDevice(
+        index=index,
+        uuid=read.take("uuid", lambda: shown(pynvml.nvmlDeviceGetUUID(instance))),
+        profile=read.take("profile", lambda: _profile(shown(pynvml.nvmlDeviceGetName(instance)))),
+        gpu_instance_id=read.take("gpu_instance_id", lambda: _plain(pynvml.nvmlDeviceGetGpuInstanceId(instance))),
+        compute_instance_id=read.take(
+            "compute_instance_id", lambda: _plain(pynvml.nvmlDeviceGetComputeInstanceId(instance))
+        ),
+        sm_count=None if attributes is None else read.take("sm_count", lambda: _plain(attributes.multiprocessorCount)),
+        memory_total_bytes=None
+        if attributes is None
+        else read.take("memory_total_bytes", lambda: _plain(attributes.memorySizeMB) << 20),
+        unknown=read.unknown,
+    )
+
+
+def _profile(name: str) -> str:
+    """The end of an instance's name: `1g.18gb` of `NVIDIA H200 MIG 1g.18gb`."""
+    _, mig, profile = name.rpartition(" MIG ")
+    if not mig:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return profile
 
 
 def _memory(handle: object) -> _Memory:

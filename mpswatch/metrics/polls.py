@@ -25,7 +25,7 @@ OF_SERVERS = (
 OF_A_LOG = ("mps_waiting_clients", "mps_server_shutdown_armed")
 DEFAULTS = ("mps_default_active_thread_ratio", "mps_default_pinned_memory_limit_bytes")
 OF_A_DAEMON = ("mps_up", *OF_SERVERS, *OF_A_LOG, *DEFAULTS)
-OF_A_GPU = ("gpu_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes", "gpu_compute_mode")
+OF_A_GPU = ("gpu_info", "mig_device_info", "gpu_memory_total_bytes", "gpu_memory_used_bytes", "gpu_compute_mode")
 
 
 def gpus(view: View, sheet: Sheet, options: Options) -> None:  # noqa: ARG001  # every builder is called alike
@@ -58,6 +58,11 @@ def _gpu(look: GpuLook, sheet: Sheet) -> None:
     sheet.put_or_unknown(
         "gpu_memory_used_bytes", now.memory_used_bytes, now.unknown.get("memory_used_bytes"), gpu.uuid, uuid=gpu.uuid
     )
+    for device in gpu.mig_devices or ():
+        labels = (gpu.uuid, str(device.index), device.uuid or "", device.profile or "")
+        sheet.put("mig_device_info", 1, *labels)
+    if gpu.mig_devices is None:
+        sheet.unknown("mig_device_info", gpu.unknown.get("mig_devices"), uuid=gpu.uuid)
     if gpu.compute_mode is None:
         sheet.unknown("gpu_compute_mode", gpu.unknown.get("compute_mode"), uuid=gpu.uuid)
         return

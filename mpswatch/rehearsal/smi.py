@@ -42,6 +42,11 @@ MIG_DEVICE = """\t\t\t<mig_device>
 \t\t\t\t<index>0</index>
 \t\t\t\t<gpu_instance_id>1</gpu_instance_id>
 \t\t\t\t<compute_instance_id>0</compute_instance_id>
+\t\t\t\t<device_attributes>
+\t\t\t\t\t<shared>
+\t\t\t\t\t\t<multiprocessor_count>60</multiprocessor_count>
+\t\t\t\t\t</shared>
+\t\t\t\t</device_attributes>
 \t\t\t\t<fb_memory_usage>
 \t\t\t\t\t<total>71424 MiB</total>
 \t\t\t\t\t<reserved>0 MiB</reserved>

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mpswatch.cli.show import print_poll
-from mpswatch.documents import DaemonLook, from_json
+from mpswatch.documents import DaemonLook, MigDevice, from_json
 
 RECORDED = Path(__file__).parents[1] / "recordings/h200-580/two-gpus/limits-check.txt"
 
@@ -32,3 +32,13 @@ def test_what_clients_are_given_at_most_is_shown_with_who_said_so_and_when(facts
 
 def test_where_no_limit_is_set_none_is_spoken_of(facts):
     assert "at most" not in printed(facts.poll(daemons=(recorded("known server, nothing set"),)))
+
+
+def test_a_partitioned_gpu_is_shown_with_its_instances_and_why_it_is_left_alone(facts):
+    instance = MigDevice(
+        index=0, uuid="MIG-41b3", profile="1g.18gb", gpu_instance_id=9, compute_instance_id=0, sm_count=16,
+        memory_total_bytes=16 << 30,
+    )  # fmt: skip
+    look = facts.gpu_look(gpu=facts.gpu("GPU-1", mig_enabled=True, mig_devices=(instance,)))
+    why = "GPU-1 is partitioned by MIG, where a cap means something else, and left alone"
+    assert f"{why}: MIG-41b3 (1g.18gb, 16 SMs, 16.0 GiB)" in printed(facts.poll(gpus=facts.known((look,))))

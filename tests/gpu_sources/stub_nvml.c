@@ -4,6 +4,7 @@
  *   error FUNCTION CODE [INDEX]     that function fails, for all devices or for one
  *   hang FUNCTION                   that function never returns
  *   set KEY NUMBER                  a quantity of every device (defaults below)
+ *   instance INDEX PLACE GI CI SMS MIB PROFILE   an instance of that device, at that place (`set mig 1` says that it has any)
  *   process INDEX PID BYTES MPS GI CI NAME…   a compute process; NAME may hold \xNN
  *
  * Compiled with -DOLD it is a library from before driver 510: no third version of the lists, no event reasons.
@@ -14,10 +15,10 @@
 #include <unistd.h>
 
 typedef int ret_t;
-typedef struct { int index; } device_t;
+typedef struct { int index; int gi, ci, sms; unsigned long long mib; char profile[32]; } device_t;
 typedef struct { unsigned pid; unsigned long long memory; unsigned gi, ci; } process_t;
 
-static device_t devices[16];
+static device_t devices[16], instances[7]; /* an instance's index is 100 + 10 * the device's + its place */
 static int initialised;
 
 static FILE *scenario(void) {
@@ -95,7 +96,12 @@ static ret_t text(const char *function, int index, const char *value, char *out,
 }
 
 ret_t nvmlSystemGetDriverVersion(char *out, unsigned size) { return text("nvmlSystemGetDriverVersion", -1, "580.159.04", out, size); }
-ret_t nvmlDeviceGetName(device_t *device, char *out, unsigned size) { return text("nvmlDeviceGetName", device->index, "NVIDIA H200", out, size); }
+ret_t nvmlDeviceGetName(device_t *device, char *out, unsigned size) {
+    char value[64];
+    if (device->index < 100) return text("nvmlDeviceGetName", device->index, "NVIDIA H200", out, size);
+    snprintf(value, sizeof value, "NVIDIA H200 MIG %s", device->profile);
+    return text("nvmlDeviceGetName", device->index, value, out, size);
+}
 
 ret_t nvmlSystemGetProcessName(unsigned pid, char *out, unsigned size) {
     ret_t code = fate("nvmlSystemGetProcessName", -1);
@@ -125,7 +131,8 @@ ret_t nvmlDeviceGetHandleByIndex_v2(unsigned index, device_t **device) {
 
 ret_t nvmlDeviceGetUUID(device_t *device, char *out, unsigned size) {
     char value[64];
-    snprintf(value, sizeof value, "GPU-0000000%d-2601-5eeb-c6aa-b59b83ed0aa6", device->index);
+    if (device->index >= 100) snprintf(value, sizeof value, "MIG-%08d-2601-5eeb-c6aa-b59b83ed0aa6", device->index);
+    else snprintf(value, sizeof value, "GPU-0000000%d-2601-5eeb-c6aa-b59b83ed0aa6", device->index);
     return text("nvmlDeviceGetUUID", device->index, value, out, size);
 }
 
@@ -148,6 +155,42 @@ NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, "reasons",
 ret_t nvmlDeviceGetMigMode(device_t *device, unsigned *current, unsigned *pending) {
     *current = *pending = (unsigned)setting("mig", 0);
     return fate("nvmlDeviceGetMigMode", device->index);
+}
+
+ret_t nvmlDeviceGetMaxMigDeviceCount(device_t *device, unsigned *count) {
+    *count = (unsigned)setting("max_mig", 7);
+    return fate("nvmlDeviceGetMaxMigDeviceCount", device->index);
+}
+
+ret_t nvmlDeviceGetMigDeviceHandleByIndex(device_t *device, unsigned place, device_t **instance) {
+    ret_t code = fate("nvmlDeviceGetMigDeviceHandleByIndex", device->index);
+    char line[4096];
+    int found = 0;
+    if (code) return code;
+    if (place >= 7) return 2;
+    FILE *file = scenario();
+    while (file && fgets(line, sizeof line, file)) {
+        device_t made;
+        int index, at;
+        if (sscanf(line, "instance %d %d %d %d %d %llu %31s", &index, &at, &made.gi, &made.ci, &made.sms, &made.mib, made.profile) != 7) continue;
+        if (index != device->index || at != (int)place) continue;
+        made.index = 100 + 10 * index + at;
+        instances[place] = made;
+        found = 1;
+    }
+    if (file) fclose(file);
+    *instance = &instances[place];
+    return found ? 0 : 6;
+}
+
+ret_t nvmlDeviceGetGpuInstanceId(device_t *device, unsigned *out) { *out = (unsigned)device->gi; return fate("nvmlDeviceGetGpuInstanceId", device->index); }
+ret_t nvmlDeviceGetComputeInstanceId(device_t *device, unsigned *out) { *out = (unsigned)device->ci; return fate("nvmlDeviceGetComputeInstanceId", device->index); }
+
+typedef struct { unsigned sms, rest[7]; unsigned long long mib; } attributes_t;
+ret_t nvmlDeviceGetAttributes_v2(device_t *device, attributes_t *out) {
+    memset(out, 0, sizeof *out);
+    out->sms = (unsigned)device->sms; out->mib = device->mib;
+    return fate("nvmlDeviceGetAttributes_v2", device->index);
 }
 
 ret_t nvmlDeviceGetTemperature(device_t *device, int sensor, unsigned *out) {

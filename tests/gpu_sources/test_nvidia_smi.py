@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpswatch.documents import GpuLook, Reason
+from mpswatch.documents import GpuLook, MigDevice, Reason
 from mpswatch.gpu import GpuError, NvidiaSmiSource, NvmlSource, open_sources, report
 from mpswatch.proc import Processes
 
@@ -156,6 +156,56 @@ def test_mig_is_named(smi, recorded):
     assert look.gpu.mig_enabled is True
     assert look.conditions.unknown == {"utilization_ratio": Reason.MIG}
     assert [(p.pid, p.used_memory_bytes) for p in look.processes.value] == [(577, 300 << 20)]
+
+
+MIG_DEVICE = b"""<mig_device>
+    <index>%d</index> <gpu_instance_id>%d</gpu_instance_id> <compute_instance_id>0</compute_instance_id> %s
+    <device_attributes><shared>
+        <multiprocessor_count>60</multiprocessor_count> <copy_engine_count>3</copy_engine_count>
+    </shared></device_attributes>
+    <fb_memory_usage> <total>40448 MiB</total> <used>298 MiB</used> </fb_memory_usage>
+</mig_device>"""
+"""As public reports of driver 575 have it. A uuid stands in some versions' only."""
+
+
+def partitioned(recorded, *devices):
+    return changed(
+        recorded,
+        (b"<current_mig>Disabled", b"<current_mig>Enabled"),
+        (b"None\n\t\t</mig_devices>", b"".join(devices) + b"</mig_devices>"),
+    )
+
+
+def test_the_instances_of_a_partitioned_gpu_are_named_as_far_as_the_report_does(smi, recorded):
+    data = partitioned(recorded, MIG_DEVICE % (0, 1, b""), MIG_DEVICE % (1, 5, b"<uuid>MIG-7ac13c22</uuid>"))
+    (look,) = smi(data).look()
+    nameless, named = look.gpu.mig_devices
+    assert nameless == MigDevice(
+        index=0, uuid=None, profile=None, gpu_instance_id=1, compute_instance_id=0, sm_count=60,
+        memory_total_bytes=40448 << 20, unknown={"uuid": Reason.NOT_SUPPORTED, "profile": Reason.NOT_SUPPORTED},
+    )  # fmt: skip
+    assert (named.uuid, named.gpu_instance_id) == ("MIG-7ac13c22", 5)
+
+
+def test_no_instance_is_none_and_where_mig_is_off_there_is_none(smi, recorded):
+    (look,) = smi(partitioned(recorded)).look()
+    assert (look.gpu.mig_enabled, look.gpu.mig_devices) == (True, ())
+    (look,) = smi(recorded).look()
+    assert (look.gpu.mig_enabled, look.gpu.mig_devices) == (False, ())
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        (b"<mig_device><index>zero</index></mig_device>", Reason.NVIDIA_SMI_NONSENSE),
+        (b"<mig_device></mig_device>", Reason.NOT_SUPPORTED),
+        (b"<mig_device><index>[Insufficient Permissions]</index></mig_device>", Reason.INSUFFICIENT_PERMISSIONS),
+    ],
+)
+def test_a_list_of_instances_that_cannot_be_read_is_unknown(devices, reason, smi, recorded):
+    (look,) = smi(partitioned(recorded, devices)).look()
+    assert look.gpu.mig_devices is None
+    assert look.gpu.unknown["mig_devices"] is reason
 
 
 def test_a_process_that_only_draws_is_left_out_and_one_that_does_both_is_not(smi, recorded):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mpswatch.documents import Reason
+from mpswatch.documents import MigDevice, Reason
 from mpswatch.gpu.source import CONDITIONS
 
 pytestmark = pytest.mark.part("gcc")
@@ -107,8 +107,9 @@ def test_no_gpu_at_all_is_a_reason(nvml):
 )
 def test_a_fact_that_fails_alone_is_unknown_and_the_others_stay(nvml, function, field, code, reason):
     (look,) = nvml.new(*RECORDED, f"error {function} {code}").look()
-    assert getattr(look.gpu, field) is None
-    assert look.gpu.unknown == {field: reason}
+    fields = (field, "mig_devices") if field == "mig_enabled" else (field,)  # without the mode no instances
+    assert all(getattr(look.gpu, name) is None for name in fields)
+    assert look.gpu.unknown == dict.fromkeys(fields, reason)
     assert len(look.processes.value) == 4
 
 
@@ -221,6 +222,57 @@ def test_a_process_in_two_mig_instances_is_one_with_the_sum(nvml):
     assert look.conditions.unknown == {"utilization_ratio": Reason.MIG}
 
 
+PARTITIONED = ("set mig 1", "instance 0 0 1 0 60 73728 3g.71gb", "instance 0 3 9 0 16 18432 1g.18gb")
+
+
+def test_the_instances_of_a_partitioned_gpu_are_named(nvml):
+    (look,) = nvml.new(*PARTITIONED).look()
+    larger, smaller = look.gpu.mig_devices
+    assert larger == MigDevice(
+        index=0, uuid="MIG-00000100-2601-5eeb-c6aa-b59b83ed0aa6", profile="3g.71gb", gpu_instance_id=1,
+        compute_instance_id=0, sm_count=60, memory_total_bytes=72 << 30,
+    )  # fmt: skip
+    assert (smaller.index, smaller.profile, smaller.gpu_instance_id) == (3, "1g.18gb", 9)
+    assert (look.gpu.name, look.gpu.sm_count) == ("NVIDIA H200", 132)
+
+
+def test_a_partitioned_gpu_may_have_no_instance_yet(nvml):
+    (look,) = nvml.new("set mig 1").look()
+    assert look.gpu.mig_devices == ()
+    assert look.gpu.unknown == {}
+
+
+def test_where_mig_is_off_nobody_asks_for_instances(nvml):
+    (look,) = nvml.new("hang nvmlDeviceGetMaxMigDeviceCount", "hang nvmlDeviceGetMigDeviceHandleByIndex").look()
+    assert look.gpu.mig_devices == ()
+
+
+@pytest.mark.parametrize("function", ["MaxMigDeviceCount", "MigDeviceHandleByIndex"])
+def test_instances_that_may_not_be_listed_are_unknown_and_not_none_at_all(nvml, function):
+    (look,) = nvml.new(*PARTITIONED, f"error nvmlDeviceGet{function} 4").look()
+    assert look.gpu.mig_enabled is True
+    assert look.gpu.mig_devices is None
+    assert look.gpu.unknown == {"mig_devices": Reason.INSUFFICIENT_PERMISSIONS}
+
+
+@pytest.mark.parametrize(
+    ("function", "fields"),
+    [
+        ("UUID", {"uuid"}),
+        ("Name", {"profile"}),
+        ("GpuInstanceId", {"gpu_instance_id"}),
+        ("ComputeInstanceId", {"compute_instance_id"}),
+        ("Attributes_v2", {"sm_count", "memory_total_bytes"}),
+    ],
+)
+def test_a_fact_of_an_instance_that_fails_leaves_the_others(nvml, function, fields):
+    (look,) = nvml.new(*PARTITIONED, f"error nvmlDeviceGet{function} 4 103").look()
+    well, troubled = look.gpu.mig_devices
+    assert well.unknown == {}
+    assert troubled.unknown == dict.fromkeys(fields, Reason.INSUFFICIENT_PERMISSIONS)
+    assert all((getattr(troubled, name) is None) == (name in fields) for name in MigDevice.__struct_fields__)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -272,7 +324,7 @@ def test_a_gpu_that_falls_off_the_bus_keeps_its_name_and_loses_its_figures(nvml)
     nvml.play(*RECORDED, *(f"error nvmlDeviceGet{function} 15" for function in functions))
     (look,) = nvml.look()
     assert (look.gpu.uuid, look.gpu.sm_count) == (UUID, 132)
-    assert look.gpu.unknown == {"mig_enabled": Reason.GPU_LOST, "compute_mode": Reason.GPU_LOST}
+    assert look.gpu.unknown == dict.fromkeys(("mig_enabled", "mig_devices", "compute_mode"), Reason.GPU_LOST)
     assert look.processes.unknown_reason == "gpu_lost"
     assert look.conditions.unknown == dict.fromkeys(CONDITIONS, Reason.GPU_LOST)
 

@@ -12,6 +12,14 @@ GPUS = (
         NO_POLL + ", or no GPU source answered",
         "count by (driver_version) (mpswatch_gpu_info)",
     ),
+    info(
+        "mig_device_info",
+        "uuid mig_index mig_uuid profile",
+        "An instance of a GPU that is partitioned by MIG: 1. mig_uuid and profile are empty where the source does not"
+        " tell.",
+        NO_POLL + ", no GPU is partitioned, or the instances could not be listed",
+        "count by (uuid, profile) (mpswatch_mig_device_info)",
+    ),
     gauge(
         "gpu_memory_total_bytes",
         "uuid",

@@ -58,9 +58,11 @@ def named_errors(verb: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = Reason.ARCHIVE_READ_FAILED if reading else Reason.ARCHIVE_WRITE_FAILED
-        where = error.filename or path
+        where = Path(str(error.filename or path))
         text = error.strerror or str(error)
-        detail = f"cannot {verb} {path}: {text}" + (f" ({where})" if str(where) != str(path) else "")
+        # Each try has a temporary file of its own: with its name, each would be an error that nobody has seen before.
+        elsewhere = where != path and not where.name.startswith(TEMPORARY)
+        detail = f"cannot {verb} {path}: {text}" + (f" ({where})" if elsewhere else "")
         raise ArchiveError(reason, detail, REMEDIES.get(error.errno or 0)) from error
 
 

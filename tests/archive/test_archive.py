@@ -230,6 +230,16 @@ def test_a_removed_directory_is_an_error_with_a_remedy(archive, facts):
     assert list(archive.entries()) == []
 
 
+def test_each_try_to_write_fails_in_the_same_words_so_that_the_log_says_it_once(archive, facts):
+    archive.runs.rmdir()
+    said = set()
+    for _ in range(3):
+        with pytest.raises(ArchiveError) as caught:
+            archive.write(facts.sweep())
+        said.add(str(caught.value))
+    assert len(said) == 1
+
+
 def test_a_file_in_place_of_the_directory_is_an_error_with_a_remedy(tmp_path):
     (tmp_path / "archive").write_text("")
     archive = Archive(tmp_path / "archive")

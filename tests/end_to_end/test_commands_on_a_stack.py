@@ -65,6 +65,14 @@ def test_doctor_names_a_server_of_another_user(command, stack):
     assert "MEND  MPS server" in done.stdout
 
 
+def test_doctor_names_the_instances_of_a_partitioned_gpu_and_why_nothing_is_measured(command, stack):
+    stack.tell("smi", how="mig")
+    done = command("doctor")
+    assert done.returncode == Exit.FAILED
+    assert "partitioned by MIG" in done.stdout.splitlines()[0]
+    assert "where a cap means something else, and left alone: GPU instance 1, compute instance 0 (60 SMs" in done.stdout
+
+
 def test_a_refused_sweep_says_why_and_what_to_do_and_leaves_an_event(command, stack, short_path):
     stack.tell("die", what="daemon")
     done = command("sweep")

@@ -81,6 +81,45 @@ def test_each_fault_of_the_issue_has_a_row_that_says_what_all_four_say_and_names
     assert NAMED.search(cells[-1])
 
 
+def called_in(function: ast.FunctionDef) -> set[str]:
+    """The names of what it calls or hands on to be called."""
+    return {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} | {
+        node.func.attr for node in ast.walk(function) if isinstance(node, ast.Call) and hasattr(node.func, "attr")
+    }
+
+
+def marked_tests() -> dict[str, set[str]]:
+    """The end-to-end tests marked with each row, as the table names them; each has all four columns asserted."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests" / "end_to_end").glob("test_*.py")):
+        functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        calls = {function.name: called_in(function) for function in functions}
+        for function in functions:
+            marks = [node for decorator in function.decorator_list for node in ast.walk(decorator)]
+            for mark in marks:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) in {"fault", "pytest.mark.fault"}:
+                    (row,) = (ast.literal_eval(argument) for argument in mark.args)
+                    name = f"{path.relative_to(ROOT)}::{function.name}"
+                    assert reaches(function.name, "says", calls), f"{name} does not assert what the four places say"
+                    found.setdefault(row, set()).add(name)
+    return found
+
+
+def reaches(name: str, wanted: str, calls: dict[str, set[str]]) -> bool:
+    """Whether `name` calls it, itself or by way of functions of its own file."""
+    return wanted in calls.get(name, ()) or any(
+        reaches(called, wanted, calls) for called in calls.get(name, ()) if called in calls and called != name
+    )
+
+
+def test_each_row_names_the_end_to_end_tests_that_are_marked_with_it_and_no_others():
+    named = {
+        fault: {f"{path}::{test}" for path, test in NAMED.findall(cells[-1]) if path.startswith("tests/end_to_end/")}
+        for fault, cells in rows("What each fault looks like").items()
+    }
+    assert named == marked_tests()
+
+
 def test_no_row_is_about_anything_else():
     assert set(rows("What each fault looks like")) == set(FAULTS)
 

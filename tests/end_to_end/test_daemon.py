@@ -5,8 +5,18 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 SLOW = {"iters": 4000, "caps": [100, 50, 25, 10]}
 """Cells long enough to be met in the middle."""
+
+fault = pytest.mark.fault
+
+
+@pytest.fixture
+def watch(shared_code):
+    """Watch a daemon for what its four places say (`Watched.says`)."""
+    return shared_code("end_to_end/watched.py").Watched
 
 
 def test_what_is_on_the_gpu_and_what_each_cap_gives_can_be_scraped(start, until):
@@ -142,15 +152,52 @@ def test_a_signal_asks_for_a_sweep_now(start, until):
     assert run["trigger"] == "signal"
 
 
-def test_a_faulty_new_configuration_is_refused_and_the_old_one_stays(start, configuration, until):
+@fault("configuration reloaded with a fault in it")
+def test_a_faulty_new_configuration_is_refused_and_the_old_one_stays(start, configuration, until, watch):
     daemon = start(sweep={"enabled": False})
-    until(lambda: daemon.value("mpswatch_poll_interval_seconds") == 0.3)
+    until(lambda: daemon.value("mpswatch_managed_clients", daemon="stack") == 2)
+    watched = watch(daemon)
     configuration(poll={"interval": "never"}, sweep={"headrom": 3})
     daemon.signal(signal.SIGHUP)
     (event,) = until(lambda: daemon.events("configuration_rejected"))
     assert "poll.interval" in event["message"]
     assert "sweep.headrom" in event["message"]
-    assert daemon.value("mpswatch_poll_interval_seconds") == 0.3
+    watched.says(
+        metrics={"poll_interval_seconds": 0.3, 'managed_clients{daemon="stack"}': 2},
+        page=["managed: 2 processes", "configuration_rejected"],
+        document={"events": lambda events: events[0]["kind"] == "configuration_rejected"},
+        log=[{"event": "the new configuration is not taken, the old one stays", "detail": "sweep.headrom"}],
+        journal=["configuration_rejected"],
+    )
+    daemon.signal(signal.SIGUSR1)
+    until(lambda: daemon.value("mpswatch_sweeps_total", outcome="complete") == 1)
+
+
+@fault("port taken")
+def test_whoever_comes_to_a_taken_port_does_not_start_and_the_one_that_has_it_goes_on(
+    start, beside, short_path, until, watch
+):
+    daemon = start(sweep={"enabled": False})
+    until(lambda: daemon.value("mpswatch_managed_clients", daemon="stack") == 2)
+    watched = watch(daemon)
+    address = daemon.url.removeprefix("http://")
+    (short_path / "pipe").mkdir()
+    second = beside(
+        "run",
+        daemons=[{"name": "second", "pipe_directory": str(short_path / "pipe")}],
+        web={"listen_address": address},
+        archive={"directory": str(short_path / "archive-2")},
+    )
+    assert second.wait() == 6
+    line, remedy = (short_path / "beside.log").read_text().splitlines()
+    assert address in line
+    assert "--web.listen-address" in remedy
+    watched.says(
+        metrics={'managed_clients{daemon="stack"}': 2, 'mps_up{daemon="second"}': None},
+        page=["managed: 2 processes"],
+        document={"poll": {"daemons": [{"name": "stack"}]}},
+        log=[],
+    )
 
 
 def test_a_good_new_configuration_is_taken_without_a_restart(start, configuration, until):
@@ -288,15 +335,23 @@ def test_stopped_for_a_while_it_goes_on_with_its_polls(start, until):
     until(lambda: (daemon.value("mpswatch_poll_last_success_timestamp_seconds", source="mps") or 0) > first + 1.5)
 
 
-def test_a_fault_too_short_to_be_polled_is_counted_and_holds_sweeps(start, stack, until, harmed_on_purpose):
+@fault("a fault too short to be polled")
+def test_a_fault_too_short_to_be_polled_is_counted_and_holds_sweeps(start, stack, until, watch, harmed_on_purpose):
     daemons = [
         {"name": "stack", "pipe_directory": str(stack.pipe_directory), "log_directory": str(stack.log_directory)}
     ]
     daemon = start(daemons=daemons, sweep={"enabled": False, "fault_quiet": "10m"})
     until(lambda: daemon.value("mpswatch_gpu_faults_total", daemon="stack") == 0)
+    watched = watch(daemon)
     harmed_on_purpose.append(stack.add_service("busy", memory_mib=100))
     stack.tell("break")
-    until(lambda: daemon.value("mpswatch_gpu_faults_total", daemon="stack") == 1)
+    watched.says(
+        metrics={'gpu_faults_total{daemon="stack"}': 1},
+        page=["server_fault stack"],
+        document={"events": lambda events: "server_fault" in {event["kind"] for event in events}},
+        log=[{"kind": "server_fault"}],
+        journal=["server_fault"],
+    )
     (event,) = until(lambda: daemon.events("server_fault"))
     assert "encountered a fatal GPU error" in event["message"]
 

@@ -1,6 +1,6 @@
-"""One daemon walks through the faults of its sources; of each, metrics, page, document, log and refusals say the same.
+"""One daemon walks through the faults of its sources and of its client; metrics, page, document and log say the same.
 
-docs/operations.md has a row for each.
+docs/operations.md has a row for each, and the marker `fault` names it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,24 @@ sys.modules[_spec.name] = _watched
 _spec.loader.exec_module(_watched)
 
 
+fault = pytest.mark.fault
+
+
 @pytest.fixture(scope="module")
-def stage():
-    with _watched.Stage(sweep={"enabled": False, "cell_deadline": "7s", "caps": [100]}) as stage:
+def client_arguments(tmp_path_factory):
+    """The file whose words the measuring client gets besides its own: `--fail-in`, for one (mpswatch/client/faults)."""
+    path = tmp_path_factory.mktemp("client") / "arguments"
+    path.write_text("")
+    return path
+
+
+@pytest.fixture(scope="module")
+def stage(client_arguments):
+    python = client_arguments.with_name("python")
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" $(cat {client_arguments})\n')
+    python.chmod(0o755)
+    client = {"python": str(python)}
+    with _watched.Stage(sweep={"enabled": False, "cell_deadline": "7s", "caps": [100], "client": client}) as stage:
         yield stage
 
 
@@ -35,62 +50,93 @@ def watched(stage):
 
 def is_unknown_everywhere(watched, reason, *, up):
     """The control daemon's figures are absent for that reason, in all four places; the GPU's are still there."""
-    watched.until(lambda: watched.reasons("managed_clients") == {reason})
-    assert watched.value("mps_up", daemon="stack") == up
-    for gone in ("managed_clients", "managed_memory_bytes", "mps_contexts_used", "own_clients"):
-        assert watched.value(gone, daemon="stack") is None
-    assert watched.daemon.metrics().get("mpswatch_mps_server_state", {}) == {}
-    assert watched.value("poll_success", source="mps") == 0
-    assert watched.value("poll_success", source="nvidia-smi") == 1
-    assert watched.value("gpu_memory_used_bytes") > 0
-    assert f"unknown: {reason}" in watched.page()
-    (look,) = watched.poll()["daemons"]
-    assert look["servers"]["value"] is None
-    assert look["servers"]["unknown_reason"] == reason
-    assert watched.said("source does not answer", source="mps", reason=reason)
+    watched.says(
+        metrics={
+            'poll_success{source="mps"}': 0,
+            'mps_up{daemon="stack"}': up,
+            'managed_clients{daemon="stack"}': reason,
+            'managed_memory_bytes{daemon="stack"}': None,
+            'mps_contexts_used{daemon="stack"}': None,
+            'own_clients{daemon="stack"}': None,
+            "mps_server_state": None,
+            'poll_success{source="nvidia-smi"}': 1,
+            "gpu_memory_used_bytes": ...,
+        },
+        page=[f"unknown: {reason}"],
+        document={"poll": {"daemons": [{"servers": {"value": None, "unknown_reason": reason}}]}},
+        log=[{"event": "source does not answer", "source": "mps", "reason": reason}],
+    )
     assert watched.daemon.get("/-/healthy").status_code == 200
+
+
+def answers_again(watched, source="mps"):
+    watched.until(lambda: watched.said("source answers again", source=source))
 
 
 # --- the control program and its daemon
 
 
+@fault("control program missing")
 def test_the_control_program_is_missing(watched, stage):
     away = stage.control_program.rename(stage.folder / "away")
     is_unknown_everywhere(watched, "control_program_missing", up=None)
     watched.refuses("control_program_missing")
     away.rename(stage.control_program)
+    answers_again(watched)
 
 
+@fault("control daemon frozen")
 def test_the_control_daemon_is_frozen(watched):
     watched.stack.tell("hang")
     is_unknown_everywhere(watched, "daemon_silent", up=None)
     watched.refuses("daemon_silent")
     watched.stack.tell("resume")
+    answers_again(watched)
 
 
-@pytest.mark.parametrize("how", ["prose", "half_line", "flood", "not_utf8", "silence"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("prose", marks=fault("control daemon answers prose with exit 0")),
+        pytest.param("half_line", marks=fault("control daemon answers half a line")),
+        pytest.param("flood", marks=fault("control daemon answers 10 MB")),
+        pytest.param("not_utf8", marks=fault("control daemon answers non-UTF-8")),
+        "silence",
+    ],
+)
 def test_the_control_daemon_answers_what_is_no_answer(watched, how):
     watched.stack.tell("lie", how=how)
     is_unknown_everywhere(watched, "daemon_nonsense", up=None)
     watched.refuses("daemon_nonsense")
+    watched.stack.tell("honest")
+    answers_again(watched)
 
 
+@fault("protocol 3")
 def test_the_control_daemon_speaks_protocol_3(watched):
     watched.stack.tell("lie", how="protocol3")
     is_unknown_everywhere(watched, "protocol_unsupported", up=1)
     watched.refuses("protocol_unsupported")
+    watched.stack.tell("honest")
+    answers_again(watched)
 
 
+@fault("protocol 3")
 def test_a_daemon_of_protocol_3_is_read_and_no_sweep_runs_under_it(watched):
     watched.stack.tell("restart", protocol=3, again=True)
-    watched.until(lambda: watched.value("mps_server_state", state="ready") == 1)
-    watched.until(lambda: watched.value("managed_clients", daemon="stack") == 2)
-    assert watched.value("foreign_tenants") == 1
-    assert watched.value("client_list_disagreements") == 0
-    assert watched.reasons("mps_contexts_used") == {"not_supported"}
-    assert watched.reasons("mps_waiting_clients") == {"protocol_unsupported"}
-    (look,) = watched.poll()["daemons"]
-    assert (look["protocol"], look["servers"]["value"][0]["name"]) == ("3", f"uid_{os.getuid()}")
+    watched.says(
+        metrics={
+            'mps_server_state{state="ready"}': 1,
+            'managed_clients{daemon="stack"}': 2,
+            "foreign_tenants": 1,
+            "client_list_disagreements": 0,
+            "mps_contexts_used": "not_supported",
+            "mps_waiting_clients": "protocol_unsupported",
+        },
+        page=["Ready, server", "managed: 2 processes"],
+        document={"poll": {"daemons": [{"protocol": "3", "servers": {"value": [{"name": f"uid_{os.getuid()}"}]}}]}},
+        log=[],
+    )
     watched.refuses("protocol_unsupported")
     assert watched.stack.status()["daemons"]["default"]["changing_commands"] == []
     watched.stack.tell("restart", protocol=2, again=True)
@@ -116,17 +162,21 @@ def test_the_client_list_names_processes_that_do_not_exist(watched):
     assert len(told["only_in_driver_list"]) == 2
 
 
+@fault("server in FAULT")
 def test_the_server_is_in_fault(watched):
-    faults = len(watched.daemon.events("server_fault"))
     watched.stack.tell("state", state="FAULT")
-    watched.until(lambda: watched.value("mps_server_state", state="fault") == 1)
-    assert watched.value("mps_server_state", state="active") == 0
-    assert "FAULT" in watched.page()
-    assert watched.poll()["daemons"][0]["servers"]["value"][0]["server_state"] == "FAULT"
-    watched.until(lambda: len(watched.daemon.events("server_fault")) > faults)
+    watched.says(
+        metrics={'mps_server_state{state="fault"}': 1, 'mps_server_state{state="active"}': 0},
+        page=["FAULT, server", "server_fault stack"],
+        document={"poll": {"daemons": [{"servers": {"value": [{"server_state": "FAULT"}]}}]}},
+        log=[{"kind": "server_fault", "daemon": "stack"}],
+        journal=["server_fault"],
+    )
     watched.refuses("server_fault")
 
 
+@fault("control daemon absent")
+@fault("control daemon killed in mid-poll")
 def test_the_control_daemon_is_killed_in_mid_poll_and_absent_afterwards(watched, stage):
     watched.stack.tell("hang")  # a poll now waits for it
     time.sleep(0.4)
@@ -136,22 +186,33 @@ def test_the_control_daemon_is_killed_in_mid_poll_and_absent_afterwards(watched,
     is_unknown_everywhere(watched, "daemon_absent", up=0)
     assert seen <= {2, None}
     watched.refuses("daemon_absent")
-    assert watched.daemon.events("daemon_down")
+    assert "daemon_down" in watched.happened()
     watched.stack.tell("start")
     stage.add_services()
-    watched.until(lambda: watched.daemon.events("daemon_up"))
+    watched.until(lambda: "daemon_up" in watched.happened())
+    answers_again(watched)
 
 
+@fault("control daemon restarted with another uid")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have a server of another uid")
 def test_the_control_daemon_is_restarted_with_a_server_of_another_uid(watched, stage):
     changes = watched.value("mps_server_changes_total", daemon="stack")
     watched.stack.tell("restart", server_uid=1234, again=False)
     watched.until(lambda: watched.value("mps_server_info", server_uid="1234") == 1)
-    watched.until(lambda: watched.value("mps_server_changes_total", daemon="stack") > changes)
-    assert watched.value("managed_clients", daemon="stack") == 0
+    (server,) = watched.poll()["daemons"][0]["servers"]["value"]
+    assert "uid" not in server, "it is for those who have the password"
+    watched.says(
+        metrics={
+            'mps_server_info{server_uid="1234"}': 1,
+            'mps_server_changes_total{daemon="stack"}': changes + 1,
+            'managed_clients{daemon="stack"}': 0,
+        },
+        page=[f"ACTIVE, server {server['pid']}, 0 clients"],
+        document={"poll": {"daemons": [{"servers": {"value": [{"pid": ..., "server_state": "ACTIVE"}]}}]}},
+        log=[{"kind": "server_changed", "event": f"to {server['pid']}"}],
+        journal=["server_changed"],
+    )
     watched.refuses("uid_mismatch")
-    (event,) = [event for event in watched.daemon.events("server_changed") if "1234" in str(event)][-1:]
-    assert event["daemon"] == "stack"
     watched.stack.tell("restart", server_uid=os.geteuid(), again=False)
     stage.add_services()
 
@@ -162,42 +223,70 @@ def test_the_control_daemon_is_restarted_with_a_server_of_another_uid(watched, s
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("hang", "source_stuck"),
+        pytest.param("hang", "source_stuck", marks=fault("nvidia-smi hung")),
         ("garbage", "nvidia_smi_nonsense"),
         ("half", "nvidia_smi_nonsense"),
         ("empty", "nvidia_smi_nonsense"),
         ("fail", "nvml_missing"),
-        ("lost", "gpu_lost"),
+        pytest.param("lost", "gpu_lost", marks=fault("GPU lost")),
         ("no_devices", "no_gpu"),
     ],
 )
 def test_nvidia_smi_gives_no_report(watched, how, reason):
     watched.stack.tell("smi", how=how)
-    watched.until(lambda: watched.reasons("gpu_info") == {reason})
-    for gone in ("gpu_memory_used_bytes", "foreign_tenants", "foreign_memory_bytes", "gpu_info"):
-        assert watched.daemon.metrics().get(f"mpswatch_{gone}", {}) == {}
-    assert watched.value("poll_success", source="nvidia-smi") == 0
-    assert watched.value("poll_success", source="mps") == 1
-    assert watched.value("mps_server_state", state="active") == 1
-    gpus = watched.poll()["gpus"]
-    assert (gpus["value"], gpus["unknown_reason"]) == (None, reason)
-    assert watched.said("source does not answer", source="nvidia-smi", reason=reason)
-    assert reason in watched.page()
+    watched.says(
+        metrics={
+            'poll_success{source="nvidia-smi"}': 0,
+            "gpu_info": reason,
+            "gpu_memory_used_bytes": reason,
+            "foreign_tenants": reason,
+            "foreign_memory_bytes": reason,
+            'poll_success{source="mps"}': 1,
+            'mps_server_state{state="active"}': 1,
+        },
+        page=[f"unknown: {reason}"],
+        document={"poll": {"gpus": {"value": None, "unknown_reason": reason}}},
+        log=[{"event": "source does not answer", "source": "nvidia-smi", "reason": reason}],
+    )
     watched.refuses(reason)
 
 
 @pytest.mark.parametrize(
-    ("how", "reason"), [("na", "not_supported"), ("permissions", "insufficient_permissions"), ("mig", "not_supported")]
+    ("how", "reason"),
+    [
+        pytest.param("na", "not_supported", marks=fault("nvidia-smi says [N/A]")),
+        pytest.param(
+            "permissions", "insufficient_permissions", marks=fault("nvidia-smi says [Insufficient Permissions]")
+        ),
+        pytest.param("mig", "not_supported", marks=fault("MIG")),
+    ],
 )
 def test_nvidia_smi_does_not_tell_the_memory_of_processes(watched, how, reason):
     watched.stack.tell("smi", how=how)
-    watched.until(lambda: watched.value("foreign_memory_bytes") is None)
-    assert watched.reasons("foreign_memory_bytes") == {reason}
-    assert watched.value("foreign_tenants") == 1  # who is there is known
-    assert watched.value("foreign_memory_unknown_tenants") == 1
-    rows = watched.poll()["tenants"]["value"]
-    assert {(row["used_memory_bytes"], row["unknown"]["used_memory_bytes"]) for row in rows} == {(None, reason)}
-    if how == "mig":
+    is_mig = how == "mig"
+
+    def none_is_known(rows):
+        return {(row["used_memory_bytes"], row["unknown"]["used_memory_bytes"]) for row in rows} == {(None, reason)}
+
+    conditions = {"unknown": {"utilization_ratio": "mig"}} if is_mig else {"utilization_ratio": ...}
+    gpus = {"value": [{"gpu": {"mig_enabled": is_mig}, "conditions": conditions}]}
+    watched.says(
+        metrics={
+            "foreign_memory_bytes": reason,
+            "foreign_tenants": 1,  # who is there is known
+            "foreign_memory_unknown_tenants": 1,
+            'managed_clients{daemon="stack"}': 2,
+        },
+        page=[
+            "foreign: 1 process",
+            *(f"used_memory_bytes {kind} pid" for kind in ("foreign", "managed")),
+            f"{reason} used_memory_bytes",
+            *(["utilization_ratio GPU", "mig used_memory_bytes"] if is_mig else []),
+        ],
+        document={"poll": {"tenants": {"value": none_is_known}, "gpus": gpus}},
+        log=[],
+    )
+    if is_mig:
         watched.refuses("mig")
 
 
@@ -214,30 +303,86 @@ def test_unified_memory_has_no_figure_of_the_device(watched):
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("unlisted", "not_managed"),
-        ("twice", None),  # listed twice, it is one client all the same
-        ("other_pid", "not_managed"),
+        pytest.param("unlisted", "not_managed", marks=fault("client never joins")),
+        # listed twice, it is one client all the same
+        pytest.param("twice", None, marks=fault("client joins twice")),
+        pytest.param("nobody", "identity_ambiguous", marks=fault("client joins under another pid")),
+        pytest.param("stranger", "not_managed", marks=fault("client joins under another pid")),
         ("refuse", "cuda_unavailable"),
         ("nonsense", "cuda_unavailable"),
         ("close", "cuda_unavailable"),
-        ("late", "deadline"),
+        pytest.param("late", "deadline", marks=fault("client answers late")),
     ],
 )
 def test_a_client_that_is_not_received_as_it_should_be_leaves_no_number(watched, how, reason):
-    pid = {"pid": watched.daemon.pid} if how == "other_pid" else {}
-    seconds = {"seconds": 8.0} if how == "late" else {}
-    watched.stack.tell("attach", how=how, **seconds, **pid)
-    before = {run["run_id"] for run in watched.daemon.runs()}  # of two in one second neither name need come first
+    pids = {"nobody": NOBODY, "stranger": watched.daemon.pid}
+    if how in pids:
+        watched.stack.tell("attach", how="other_pid", pid=pids[how])
+    else:
+        watched.stack.tell("attach", how=how, **({"seconds": 8.0} if how == "late" else {}))
+    sweeps_and_says(watched, reason)
+
+
+NOBODY = 4194000
+"""A pid that no process has: Linux gives them out from below."""
+
+
+@fault("client answers nonsense")
+@pytest.mark.parametrize("phase", ["context", "attached", "measure"])
+def test_a_client_that_answers_nonsense_leaves_no_number(watched, client_arguments, phase):
+    with_arguments(client_arguments, f"--fail-in {phase}:nonsense", lambda: sweeps_and_says(watched, "client_nonsense"))
+
+
+@fault("client dies in each phase")
+@pytest.mark.parametrize("phase", ["fork", "context", "allocate", "attached", "go", "result"])
+def test_a_client_that_dies_leaves_no_number(watched, client_arguments, phase):
+    """By SIGKILL, in the phases without work in flight: with some it would break the server for whoever comes next."""
+    with_arguments(client_arguments, f"--fail-in {phase}:die", lambda: sweeps_and_says(watched, "client_died"))
+
+
+@fault("client dies in each phase")
+def test_a_launcher_that_dies_before_it_is_ready_is_a_refusal(watched, client_arguments):
+    def is_refused():
+        watched.refuses("client_died")
+        watched.says(
+            metrics={'last_sweep_refused{reason="client_died"}': 1},
+            page=["client_died"],
+            document={"refused": [{"event": {"reason": "client_died"}}]},
+            log=[{"event": "no sweep", "reason": "client_died", "detail": "unrecognized arguments"}],
+            journal=["sweep_refused"],
+        )
+
+    with_arguments(client_arguments, "--no-such-option", is_refused)
+
+
+def with_arguments(file, words, act):
+    file.write_text(words)
+    try:
+        act()
+    finally:
+        file.write_text("")
+
+
+def sweeps_and_says(watched, reason):
+    """A sweep of one cell, which has no number for that reason, or None: has one; and nobody is left behind."""
+    outcome = "failed" if reason else "complete"
+    before = watched.value("sweeps_total", outcome=outcome) or 0
     watched.daemon.signal(signal.SIGUSR1)
-    run = watched.until(lambda: next((run for run in watched.daemon.runs() if run["run_id"] not in before), None), 30.0)
-    (cell,) = run["cells"]
-    assert cell["unknown_reason"] == reason
-    assert (cell["tflops"] is None) == (reason is not None)
-    watched.until(lambda: not any(watched.daemon.metrics()["mpswatch_sweep_running"].values()))
-    if reason is not None:
-        assert watched.value("cap_tflops") is None
-        assert watched.value("cap_unknown", reason=reason) == 1
-        assert f"unknown: {reason}" in watched.page()
-        (sweep,) = watched.document()["sweeps"]
-        assert sweep["document"]["cells"][0]["unknown_reason"] == reason
+    told = {"state": "unknown", "tflops": None, "unknown_reason": reason, "failure": ...}
+    cell = told if reason else {"tflops": ..., "unknown_reason": None}
+    watched.says(
+        metrics={
+            f'sweeps_total{{outcome="{outcome}"}}': before + 1,
+            'sweep_running{daemon="stack"}': 0,
+            'cap_tflops{cap="100"}': None if reason else ...,
+            **({f'cap_unknown{{cap="100",reason="{reason}"}}': 1} if reason else {"cap_unknown": None}),
+        },
+        page=[f"unknown: {reason}", f"0 of 1 caps have a number. 100 %: {reason}"] if reason else [", complete burst"],
+        document={"sweeps": [{"outcome": outcome, "document": {"cells": [cell]}}]},
+        log=[{"event": "sweep partial", "note": f"100 %: {reason}"} if reason else {"event": "sweep complete"}],
+        journal=["sweep_started"],
+        seconds=30.0,
+    )
+    shown = watched.document()["sweeps"][0]["document"]["run_id"]
+    watched.until(lambda: shown in {run["run_id"] for run in watched.daemon.runs()})
     watched.stack.wait_for_clients([])

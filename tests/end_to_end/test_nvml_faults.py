@@ -1,6 +1,7 @@
 """A daemon for real stacks whose NVML is a stub that goes wrong in every way; docs/operations.md has a row for each.
 
-The control daemon is played by tests/mps/fake_control.py: it answers, and runs no server.
+The control daemon is played by tests/mps/fake_control.py: it answers, and its server is a process that does nothing.
+A sweep that nothing holds up gets as far as the measuring client, whose interpreter is not there.
 """
 
 from __future__ import annotations
@@ -51,7 +52,12 @@ class Host:
         source = (TESTS / "mps" / "fake_control.py").read_text().splitlines(keepends=True)
         self.control.write_text("".join([f"#!{sys.executable} -SE\n", *source[1:]]))
         self.control.chmod(0o755)
-        (self.pipe / "fake.json").write_text(json.dumps({"mode": "honest", "connections": [{}]}))
+        server = self.folder / "nvidia-cuda-mps-server"
+        server.write_text("#!/bin/sh\nread nothing\n")  # a script, so that it goes by this name
+        server.chmod(0o755)
+        self.server = subprocess.Popen([server], stdin=subprocess.PIPE)
+        servers = {str(self.server.pid): {"clients": []}}
+        (self.pipe / "fake.json").write_text(json.dumps({"mode": "honest", "connections": [{"servers": servers}]}))
         self.running = []
 
     def play(self, *lines):
@@ -65,9 +71,13 @@ class Host:
             **_watched.SETTINGS,
             "daemons": [{"name": "stack", "pipe_directory": str(self.pipe)}],
             "poll": {"interval": "500ms"},
-            "mps": {"control_program": str(self.control), "deadline": "1s"},
+            "mps": {"control_program": str(self.control), "deadline": "1400ms"},
             "gpu": {"source": "nvml", "deadline": "800ms"},
-            "sweep": {"enabled": False},
+            "sweep": {
+                **_watched.SETTINGS["sweep"],
+                "enabled": False,
+                "client": {"python": str(self.folder / "no-python")},
+            },
             "archive": {"directory": str(self.folder / name)},
         }
         path = self.folder / f"{name}.yml"
@@ -81,6 +91,7 @@ class Host:
     def close(self):
         for daemon in self.running:
             daemon.finish()
+        self.server.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -92,44 +103,72 @@ def host():
 
 
 @pytest.fixture(scope="module")
-def nvml(host):
+def walking(host):
     """The daemon that walks through what its NVML says."""
     return host.start()
 
 
+@pytest.fixture
+def nvml(host, walking):
+    host.play()
+    walking.until(lambda: walking.value("gpu_info") == 1 and walking.value("foreign_tenants") == 0)
+    return _watched.Watched(walking.daemon)
+
+
+fault = pytest.mark.fault
+GOES_ON = "client_program_missing"
+"""What a sweep that nothing else holds up is refused for here."""
+
+
 def no_gpu_is_known(watched, reason):
     """NVML gave nothing at all: everything of the GPU is absent for that reason, and the control daemon's stays."""
-    watched.until(lambda: watched.reasons("gpu_info") == {reason})
-    for gone in ("gpu_info", "gpu_memory_used_bytes", "foreign_tenants", "foreign_memory_bytes"):
-        assert watched.daemon.metrics().get(f"mpswatch_{gone}", {}) == {}
-    assert watched.value("poll_success", source="nvml") == 0
-    assert watched.value("mps_up", daemon="stack") == 1
-    gpus = watched.poll()["gpus"]
-    assert (gpus["value"], gpus["unknown_reason"]) == (None, reason)
-    assert reason in watched.page()
-    assert watched.until(lambda: watched.said("source does not answer", source="nvml", reason=reason))
+    watched.says(
+        metrics={
+            'poll_success{source="nvml"}': 0,
+            "gpu_info": reason,
+            "gpu_memory_used_bytes": reason,
+            "foreign_tenants": reason,
+            "foreign_memory_bytes": reason,
+            'mps_up{daemon="stack"}': 1,
+            'mps_server_state{state="active"}': 1,
+        },
+        page=[f"unknown: {reason}"],
+        document={"poll": {"gpus": {"value": None, "unknown_reason": reason}}},
+        log=[{"event": "source does not answer", "source": "nvml", "reason": reason}],
+    )
     assert watched.daemon.get("/-/healthy").status_code == 200
+    watched.refuses(reason)
 
 
-def nobody_is_known(watched, reason):
+def nobody_is_known(watched, reason, *, of_the_gpu, document):
     """Who is on the GPU is unknown, never "nobody"."""
-    watched.until(lambda: reason in watched.reasons("foreign_tenants"))
-    for gone in ("foreign_tenants", "foreign_memory_bytes", "unresolved_tenants"):
-        assert watched.daemon.metrics().get(f"mpswatch_{gone}", {}) == {}
-    assert watched.poll()["tenants"]["unknown_reason"] == reason
-    assert reason in watched.page()
+    watched.says(
+        metrics={
+            "foreign_tenants": reason,
+            "foreign_memory_bytes": reason,
+            "unresolved_tenants": reason,
+            'mps_server_state{state="active"}': 1,
+            **of_the_gpu,
+        },
+        page=[f"unknown: {reason}"],
+        document={"poll": {"tenants": {"value": None, "unknown_reason": reason}, **document}},
+        log=[],
+    )
 
 
+@fault("NVML missing")
 def test_nvml_is_missing(host):
     no_gpu_is_known(host.start(library=host.nowhere), "nvml_missing")
 
 
-def test_nvml_is_of_another_version_than_the_driver_until_it_is_not(host, nvml):
+@fault("NVML of another version than the driver")
+def test_nvml_is_of_another_version_than_the_driver_until_it_is_not(host):
     host.play("error nvmlInit 18")
     watched = host.start()
     no_gpu_is_known(watched, "nvml_mismatch")
     host.play()
     watched.until(lambda: watched.value("gpu_info") == 1)
+    assert watched.said("source answers again", source="nvml")
     watched.daemon.stop()
 
 
@@ -155,31 +194,43 @@ def names_of(watched):
     ]
 
 
+@fault("pid garbage from NVML")
 @pytest.mark.parametrize("pid", [0, 4294967295])
 def test_a_pid_that_can_be_none_makes_everybody_unknown(host, nvml, pid):
     host.play(f"process 0 {os.getpid()} 1048576 0 0 0 python3", f"process 0 {pid} 1048576 0 0 0 x")
-    nobody_is_known(nvml, "nvml_error")
-    assert nvml.value("gpu_memory_used_bytes") > 0
+    evidence = {"detail": f"the driver lists pid {pid}, which is none"}
+    nobody_is_known(
+        nvml,
+        "nvml_error",
+        of_the_gpu={"gpu_memory_used_bytes": ..., 'poll_success{source="nvml"}': 1},
+        document={"gpus": {"value": [{"processes": {"unknown_reason": "nvml_error", "evidence": evidence}}]}},
+    )
+    nvml.refuses(GOES_ON)
 
 
+@fault("GPU lost")
 def test_the_gpu_is_lost(host, nvml):
     functions = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
     host.play(*(f"error {name} 15" for name in (*functions, "nvmlDeviceGetMemoryInfo")))
-    nobody_is_known(nvml, "gpu_lost")
-    assert nvml.reasons("gpu_memory_used_bytes") == {"gpu_lost"}
-    assert nvml.value("gpu_memory_used_bytes") is None
-    assert nvml.value("gpu_info") == 1  # that there is one, and its name, is still true
+    nobody_is_known(
+        nvml,
+        "gpu_lost",
+        of_the_gpu={"gpu_memory_used_bytes": "gpu_lost", "gpu_info": 1},  # that there is one is still true
+        document={"gpus": {"value": [{"conditions": {"unknown": {"memory_used_bytes": "gpu_lost"}}}]}},
+    )
 
 
+@fault("pid namespace blind")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
-def test_from_inside_a_pid_namespace_nobody_is_not_no_tenants(host, nvml):
+def test_from_inside_a_pid_namespace_nobody_is_not_no_tenants(host):
     host.play()
     watched = host.start(before=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
-    nobody_is_known(watched, "pid_namespace_blind")
+    nobody_is_known(watched, "pid_namespace_blind", of_the_gpu={'poll_success{source="nvml"}': 1}, document={})
     watched.daemon.signal(signal.SIGKILL)
     watched.daemon.wait()
 
 
+@fault("NVML hung")
 def test_nvml_hangs(host, nvml):
     host.play("hang nvmlDeviceGetComputeRunningProcesses")
     no_gpu_is_known(nvml, "source_stuck")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import yaml
@@ -23,6 +26,12 @@ sys.modules[_spec.name] = _shared
 _spec.loader.exec_module(_shared)
 
 Daemon, SETTINGS, until = _shared.Daemon, _shared.SETTINGS, _shared.wait_until
+
+OF_NO_FAULT = {
+    "a poll takes longer than poll.interval",  # 0.3 s here, on a machine that may be busy
+    "sweeps will not run: sweep.enabled is false; set sweep.enabled: true",
+}
+"""Warnings that these daemons give when all is well."""
 
 
 def run_of(path):
@@ -42,13 +51,88 @@ def command(stage, *arguments, environment):
     )
 
 
+def is_part(wanted, found):
+    """Whether a document holds that: of an object the keys that are named, of a list each item, else the value.
+
+    `...` is any value but null, a function what it returns True for.
+    """
+    if wanted is ...:
+        return found is not None
+    if callable(wanted):
+        return wanted(found)
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            key in found and is_part(value, found[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and len(wanted) == len(found) and all(map(is_part, wanted, found))
+    return wanted == found
+
+
 class Watched:
-    """A daemon, and the four places where it speaks."""
+    """A daemon, and the four places where it speaks; of log and journal, what came since this was made."""
 
     def __init__(self, daemon, stack=None):
         self.daemon = daemon
         self.stack = stack
         self._lines = len(daemon.log_lines())
+        self._events = len(daemon.journal())
+
+    def says(self, *, metrics, page, document, log, journal=(), seconds=20.0):
+        """Metrics, page, document and log all say so, in `seconds` at the latest: the columns of docs/operations.md.
+
+        `metrics`: by sample, as in `poll_success{source="mps"}`, its value; `...` for any; None where there is none;
+        a reason where there is none and `mpswatch_unknown` says why. `page`: words of its text. `document`: a part of
+        /api/v1/latest (`is_part`). `log`: the fields of lines that came once each, of which texts may be a part; none:
+        nothing of level warning came. `journal`: the kinds of events that came.
+        """
+        end = time.monotonic() + seconds
+        while wrong := [
+            *self._wrong_metrics(metrics),
+            *(f"not on the page: {words!r} in {self.text()}" for words in page if words not in self.text()),
+            *([] if is_part(document, found := self.document()) else [f"not in the document: {document} in {found}"]),
+            *self._wrong_log(log),
+            *(f"not in the journal: {kind}" for kind in journal if kind not in self.happened()),
+        ]:
+            assert time.monotonic() < end, "\n".join(wrong)
+            time.sleep(0.1)
+
+    def _wrong_metrics(self, metrics):
+        samples = self.daemon.metrics()
+        for sample, wanted in metrics.items():
+            name, _, rest = sample.partition("{")
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+            found = [v for key, v in samples.get(f"mpswatch_{name}", {}).items() if labels.items() <= dict(key).items()]
+            if isinstance(wanted, str):
+                reasons = self.reasons(name, **labels)
+                if found or reasons != {wanted}:
+                    yield f"{sample}: {found}, absent for {reasons}, not {wanted}"
+            elif wanted is ...:
+                if not found:
+                    yield f"{sample} is absent"
+            elif found != ([] if wanted is None else [wanted]):
+                yield f"{sample}: {found}, not {wanted}"
+
+    def _wrong_log(self, log):
+        lines = self.daemon.log_lines()[self._lines :]
+        for fields in log:
+            found = [line for line in lines if all(str(text) in str(line.get(key)) for key, text in fields.items())]
+            if len(found) != 1:
+                yield f"not once in the log: {fields}, but {found}"
+        if not log:
+            said = [
+                line for line in lines if line["level"] in {"warning", "error"} and line["event"] not in OF_NO_FAULT
+            ]
+            yield from (f"in the log: {line}" for line in said)
+
+    def happened(self):
+        """The kinds of the journal's events."""
+        return [event["kind"] for event in self.daemon.journal()[self._events :]]
+
+    def text(self):
+        """What is to be read on the page."""
+        seen = re.sub(r"<(script|style)\b.*?</\1>|<[^>]+>", " ", self.page(), flags=re.DOTALL)
+        return " ".join(html.unescape(seen).split())
 
     def value(self, name, **labels):
         return self.daemon.value(f"mpswatch_{name}", **labels)

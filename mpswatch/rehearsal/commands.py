@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mpswatch.rehearsal import gpus, state
 from mpswatch.rehearsal.layout import DaemonPaths
+from mpswatch.rehearsal.limits import Limits
 
 CHANGING = ("quit", "set_", "start_server", "shutdown_server", "terminate_client")
 """Commands that change something: mpswatch never sends one, so each that arrives is counted (tell.py: status)."""
@@ -28,10 +29,10 @@ ATTACH_REPLIES = {
 class Answers:
     """The honest replies, as recorded on an H200: what is empty (servers, clients, contexts) is nothing at all."""
 
-    def __init__(self, *, paths: DaemonPaths, options: state.Options, percentage: float) -> None:
+    def __init__(self, *, paths: DaemonPaths, options: state.Options) -> None:
         self._paths = paths
         self._options = options
-        self.percentage = percentage
+        self.limits = Limits(options)
         self.quit = False
 
     def device(self, uuid: str | None) -> int:
@@ -48,10 +49,11 @@ class Answers:
         server = state.server(self._paths)
         answers: dict[str, Callable[[], str]] = {
             "get_server_list": lambda: f"{server.pid}\n" if server else "",
-            "get_default_active_thread_percentage": lambda: f"{self.percentage:.1f}\n",
-            "get_default_device_pinned_mem_limit": lambda: self._memory_limit(arguments, uuids=False),
+            "get_default_active_thread_percentage": lambda: f"{self.limits.percentage:.1f}\n",
+            "get_default_device_pinned_mem_limit": lambda: self.limits.default_memory(arguments),
+            "get_default_client_priority": lambda: "0\n",
             "ps": lambda: _ps(server) if server else "Server not found\n",
-            "get_device_client_list": lambda: self._by_device(server),
+            "get_device_client_list": lambda: self._by_device(server) if server else "",
             "device_query": lambda: self._numbers(server),
         }
         if word in answers:
@@ -62,35 +64,29 @@ class Answers:
             "get_active_thread_percentage",
             "get_device_pinned_mem_limit",
         }:
+            if word == "get_device_pinned_mem_limit" and not arguments:
+                return ""
             pid = arguments[0] if arguments else "0"
             if server is None or pid != str(server.pid):
                 return f"Server {pid} not found\n"
             return self._of_server(word, arguments[1:], server)
         return f'Unknown command "{command}"\n'
 
-    def _memory_limit(self, device: list[str], *, uuids: bool) -> str:
-        """A server knows a device by both its names, the daemon by the one that was set (recording: limits)."""
-        names = {str(number) for number, _ in enumerate(self._options.devices)}
-        names |= {gpus.uuid(index) for index in self._options.devices} if uuids else set()
-        limit = self._options.memory_limit
-        return f"{limit}\n" if limit and device and device[0] in names else ""
-
     def _of_server(self, word: str, arguments: list[str], server: state.ServerState) -> str:
         if word == "get_server_status":
             faulty = time.monotonic() < server.fault_until
             return (state.faults(self._paths).server_state or ("FAULT" if faulty else "ACTIVE")) + "\n"
         if word == "get_active_thread_percentage":
-            return f"{server.percentage:.1f}\n"
+            return f"{self.limits.of(server.pid).percentage:.1f}\n"
         if word == "get_device_pinned_mem_limit":
-            return self._memory_limit(arguments, uuids=True)
+            return self.limits.memory(server.pid, arguments)
         return "".join(f"{pid}\n" for client in server.clients for pid in client.listed)
 
-    def _by_device(self, server: state.ServerState | None) -> str:
+    def _by_device(self, server: state.ServerState) -> str:
         lines = []
         for index in self._options.devices:
             lines.append(f"[{index}] 00:00.0, {gpus.NAME}")
-            clients = server.clients if server else []
-            lines.extend(f"{pid}.1" for client in clients if client.device == index for pid in client.listed)
+            lines.extend(f"{pid}.1" for client in server.clients if client.device == index for pid in client.listed)
         return "\n".join(lines) + "\n"
 
     def _numbers(self, server: state.ServerState | None) -> str:
@@ -109,10 +105,8 @@ class Answers:
         if word == "quit":
             self.quit = True
             return "\n"
-        if word == "set_default_active_thread_percentage" and arguments:
-            self.percentage = float(arguments[0])
-            return f"{self.percentage:.1f}\n"
-        return f"Not enough privilege to execute {word} command\n"
+        said = self.limits.set(word, arguments)
+        return f"Not enough privilege to execute {word} command\n" if said is None else said
 
 
 def _owner(paths: DaemonPaths) -> int:

@@ -69,7 +69,7 @@ class Control:
         self._wedged = False
         self._contexts = 0
         self._named = options.protocol == 3
-        self._answers = commands.Answers(paths=paths, options=options, percentage=options.default_percentage)
+        self._answers = commands.Answers(paths=paths, options=options)
 
     def run(self, ready: int) -> int:
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -237,6 +237,7 @@ class Control:
             uid=waiting.uid,
             context_id=self._contexts,
             cap=waiting.ask.cap,
+            percentage=self._answers.limits.of(self._server.pid).percentage,
             device=self._answers.device(waiting.ask.device_uuid or commands.visible_device(waiting.pid)),
             service=waiting.ask.service,
             busy=waiting.ask.busy,
@@ -246,7 +247,7 @@ class Control:
         waiting.connection.close()
 
     def _start_server(self, uid: int) -> None:
-        self._server.start(uid, default=self._answers.percentage)
+        self._answers.limits.begin(self._server.start(uid, default=self._answers.limits.percentage))
         if self._named:
             folder = self._paths.pipe / protocol_3.server_name(uid)
             if not folder.exists():

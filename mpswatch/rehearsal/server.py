@@ -32,6 +32,7 @@ class Handoff(msgspec.Struct, kw_only=True):
     uid: int
     context_id: int
     cap: str | None
+    percentage: float
     device: int
     service: bool
     busy: bool
@@ -115,7 +116,7 @@ class Server:
             _send(connection, {"refused": {"code": 808, "detail": detail}})
             connection.close()
             return
-        sm_count = caps.sm_count(caps.effective(handoff.cap, self._default))
+        sm_count = caps.sm_count(caps.effective(handoff.cap, handoff.percentage))
         listed = {"unlisted": (), "twice": (handoff.pid, handoff.pid), "other_pid": (handoff.faults.pid,)}
         self._clients[connection] = state.Client(
             pid=handoff.pid,

@@ -17,18 +17,18 @@ GRACE = 2.0  # seconds for a server to come up, or to leave before it is ended
 
 
 class ServerProcess:
-    """Starts, feeds and buries the server. `uid` is None while there is none."""
+    """Starts, feeds and buries the server. `uid` is None while there is none, `pid` is then the last one's."""
 
     def __init__(self, paths: DaemonPaths, options: state.Options, log: Log) -> None:
         self._paths = paths
         self._options = options
         self._log = log
-        self._pid = 0
+        self.pid = 0
         self._inbox: socket.socket | None = None
         self.uid: int | None = None
 
-    def start(self, uid: int, *, default: float) -> None:
-        """Start a server that runs as `uid` (a multi-user one, and any without root: as we do)."""
+    def start(self, uid: int, *, default: float) -> int:
+        """Start a server that runs as `uid` (a multi-user one, and any without root: as we do); returns its pid."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         uid = uid if os.getuid() == 0 and not self._options.multi_user else os.getuid()
         os.chown(self._paths.state, uid, -1)
@@ -39,15 +39,16 @@ class ServerProcess:
             ).run()
 
         arguments = ["nvidia-cuda-mps-server", *(["-multiuser-server"] if self._options.multi_user else [])]
-        self._pid = processes.fork(serve, arguments=arguments, uid=uid, keep=[theirs.fileno()])
+        self.pid = processes.fork(serve, arguments=arguments, uid=uid, keep=[theirs.fileno()])
         theirs.close()
         self._inbox, self.uid = ours, uid
         until = time.monotonic() + GRACE
-        while (found := state.server(self._paths)) is None or found.pid != self._pid:
+        while (found := state.server(self._paths)) is None or found.pid != self.pid:
             if time.monotonic() > until:
                 break
             time.sleep(0.002)
-        self._log.write(f"NEW SERVER {self._pid}: Ready")
+        self._log.write(f"NEW SERVER {self.pid}: Ready")
+        return self.pid
 
     def take(self, connection: socket.socket, handoff: Handoff) -> None:
         """Hand a client's connection over; a server that has just died takes the client's hope with it."""
@@ -66,14 +67,14 @@ class ServerProcess:
         until = time.monotonic() + GRACE
         while not self.bury():
             if time.monotonic() > until:
-                processes.end(self._pid)
+                processes.end(self.pid)
             time.sleep(0.002)
 
     def bury(self) -> bool:
         """Take note of the server's end; False while it lives."""
         if self._inbox is None:
             return True
-        ended, status = os.waitpid(self._pid, os.WNOHANG)
+        ended, status = os.waitpid(self.pid, os.WNOHANG)
         if not ended:
             return False
         self._inbox.close()

@@ -14,8 +14,8 @@ Who is there:
     remove          pid: that tenant ends
     ghost           pid, memory_mib, device, name: memory that belongs to a process that does not exist
     fill, drain     leave: contexts are taken until so many are left; given back
-    queue           uid: a client of another uid waits (needs root); a server change is armed, as on a real
-                    daemon; drain ends it
+    queue           uid; memory_mib: a client of another uid waits (needs root); a server change is armed, as on
+                    a real daemon; drain ends it
     daemon          name; devices, multi_user, server_uid, default_percentage, memory_limit, context_limit, protocol:
                     a control daemon more. Reply: pipe_directory, log_directory, pid
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -122,7 +123,8 @@ def _serve(tenant: Tenant, paths: DaemonPaths, report: int) -> int:
     connection.sendall(msgspec.json.encode({"attach": ask}) + b"\n")
     if not connection.recv(4096).startswith(b'{"attached"'):
         return 1
-    os.write(report, b"in\n")
+    with contextlib.suppress(BrokenPipeError):  # one that had to wait long for its turn: nobody listens any more
+        os.write(report, b"in\n")
     os.close(report)
     connection.recv(4096)  # a fault, or the end of the server: a CUDA program does not survive either
     return 1

@@ -135,6 +135,9 @@ def test_a_client_of_another_uid_can_be_made_to_wait(stack, ask, eventually):
     assert ask(f"get_client_list {stack.server_pid}").stdout == f"{service}\n"
     log = (stack.log_directory / "control.log").read_text()
     assert f"NEW CLIENT {waiting} from user 1001: Server is not ready, push client to pending list" in log
+    stack.remove(service)
+    server = eventually(lambda: (daemon_of(stack)["server"] or {}).get("uid") == 1001 and daemon_of(stack)["server"])
+    assert eventually(lambda: ask(f"get_client_list {server['pid']}").stdout) == f"{waiting}\n"
 
 
 def test_a_daemon_may_speak_protocol_3_from_the_start(stack, ask):

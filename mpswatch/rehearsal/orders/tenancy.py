@@ -80,13 +80,14 @@ def drain(director: Director) -> None:
             director.remove(pid)
 
 
-def queue(director: Director, *, uid: int, daemon: str = "default") -> dict[str, Any]:
-    """A client of another uid, which waits and arms a change of server."""
+def queue(director: Director, *, uid: int, memory_mib: int = 300, daemon: str = "default") -> dict[str, Any]:
+    """A client of another uid, which waits and arms a change of server; it takes memory once it is let in."""
+    one = director.daemon(daemon)
     waiting = tenants.Tenant(
         kind="waiting",
         name="waiting",
         arguments=("/home/other/.venv/bin/python3", "train.py"),
-        memory_mib={},
+        memory_mib={one.options.first_device: memory_mib},
         daemon=daemon,
         uid=uid,
     )

@@ -69,7 +69,8 @@ class Run:
     def write(self, name: str, text: str) -> None:
         """Into the output, with no path and no name of this machine."""
         for found, shown in ((self.work, "/tmp/private"), (ROOT, "/srv/mpswatch"), (Path.home(), "~")):
-            text = text.replace(str(found), shown) if len(str(found)) > 1 else text
+            if len(str(found)) > 1:
+                text = re.sub(rf"(?<![\w.-]){re.escape(str(found))}(?![\w.-])", shown, text)
         (self.output / name).write_text(re.sub(rf"\b{re.escape(socket.gethostname())}\b", "h200", text))
 
     def mps(self, name: str, *flags: str) -> Mps:

@@ -128,8 +128,15 @@ def _fault(circumstances: Circumstances, limits: Limits) -> Refusal | None:
 def _memory(conditions: Conditions, circumstances: Circumstances, limits: Limits) -> Refusal | None:
     need = circumstances.need_bytes + limits.memory_margin_bytes
     where, free = "on the device", conditions.memory_free_bytes
+    why = conditions.unknown.get("memory_free_bytes", Reason.NOT_SUPPORTED)
+    if free is None and why is not Reason.NOT_SUPPORTED:
+        return Refusal(
+            reason=why,
+            detail=f"how much memory is free on the device is not known: {why.value}",
+            remedy="see `mpswatch doctor`",
+        )
     if free is None:
-        # Unified memory: the device's is the host's.
+        # Unified memory, of which the driver says "not supported": the device's is the host's.
         where, free = "of the host (the device's own is unknown)", circumstances.available_memory
     if free is None:
         return Refusal(

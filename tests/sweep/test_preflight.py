@@ -226,6 +226,11 @@ def test_on_unified_memory_the_hosts_counts(ask, build):
     refused(ask(snapshot=unified, available_memory=None), Reason.MEMORY_SHORT)
 
 
+def test_a_lost_gpu_that_tells_no_memory_is_not_taken_for_one_of_unified_memory(ask, build):
+    conditions = build.conditions(memory_free_bytes=None, unknown={"memory_free_bytes": Reason.GPU_LOST})
+    refused(ask(snapshot={"gpus": build.gpu(now=conditions)}, available_memory=8 << 30), Reason.GPU_LOST)
+
+
 def test_a_partitioned_gpu_is_left_alone(ask, build):
     refused(ask(snapshot={"gpus": build.gpu(mig_enabled=True)}), Reason.MIG)
     assert isinstance(ask(snapshot={"gpus": build.gpu(mig_enabled=None)}), Permit)

@@ -237,7 +237,8 @@ class Latest:
         daemon = event.daemon or ""
         match event.kind:
             case "server_changed":
-                self._server_changes[daemon] += 1
+                if event.details.get("after") != []:  # one that ended made way for no other yet
+                    self._server_changes[daemon] += 1
             case "server_fault":
                 # Counted from server.log alone: a state of FAULT seen by a poll is in that log too.
                 count = event.details.get("count")

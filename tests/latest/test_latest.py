@@ -308,6 +308,12 @@ def test_of_a_daemon_that_is_dropped_no_series_is_left_and_history_stays(latest,
     assert latest.view().events
 
 
+def test_a_server_that_ends_and_the_one_that_comes_after_it_are_one_change(latest, facts):
+    for before, after in (([{"pid": 633}], []), ([], [{"pid": 1246}])):
+        latest.record(facts.event("server_changed", details={"before": before, "after": after}))
+    assert latest.view().server_changes == {facts.DAEMON: 1}
+
+
 def of_daemon(latest, name):
     """The metrics that have a sample of that daemon."""
     return [

@@ -65,7 +65,7 @@ class Host:
         fresh.write_text("".join(f"{line}\n" for line in lines))
         fresh.rename(self.scenario)
 
-    def start(self, *, library=None, before=()):
+    def start(self, *, library=None, before=(), sweeps=False):
         name = f"daemon-{len(self.running)}"
         settings = {
             **_watched.SETTINGS,
@@ -75,7 +75,7 @@ class Host:
             "gpu": {"source": "nvml", "deadline": "800ms"},
             "sweep": {
                 **_watched.SETTINGS["sweep"],
-                "enabled": False,
+                "enabled": sweeps,
                 "client": {"python": str(self.folder / "no-python")},
             },
             "archive": {"directory": str(self.folder / name)},
@@ -140,7 +140,7 @@ def no_gpu_is_known(watched, reason):
     watched.refuses(reason)
 
 
-def nobody_is_known(watched, reason, *, of_the_gpu, document):
+def nobody_is_known(watched, reason, *, of_the_gpu, poll=(), document=(), log=()):
     """Who is on the GPU is unknown, never "nobody"."""
     watched.says(
         metrics={
@@ -151,8 +151,8 @@ def nobody_is_known(watched, reason, *, of_the_gpu, document):
             **of_the_gpu,
         },
         page=[f"unknown: {reason}"],
-        document={"poll": {"tenants": {"value": None, "unknown_reason": reason}, **document}},
-        log=[],
+        document={"poll": {"tenants": {"value": None, "unknown_reason": reason}, **dict(poll)}, **dict(document)},
+        log=log,
     )
 
 
@@ -203,7 +203,7 @@ def test_a_pid_that_can_be_none_makes_everybody_unknown(host, nvml, pid):
         nvml,
         "nvml_error",
         of_the_gpu={"gpu_memory_used_bytes": ..., 'poll_success{source="nvml"}': 1},
-        document={"gpus": {"value": [{"processes": {"unknown_reason": "nvml_error", "evidence": evidence}}]}},
+        poll={"gpus": {"value": [{"processes": {"unknown_reason": "nvml_error", "evidence": evidence}}]}},
     )
     nvml.refuses(GOES_ON)
 
@@ -216,16 +216,24 @@ def test_the_gpu_is_lost(host, nvml):
         nvml,
         "gpu_lost",
         of_the_gpu={"gpu_memory_used_bytes": "gpu_lost", "gpu_info": 1},  # that there is one is still true
-        document={"gpus": {"value": [{"conditions": {"unknown": {"memory_used_bytes": "gpu_lost"}}}]}},
+        poll={"gpus": {"value": [{"conditions": {"unknown": {"memory_used_bytes": "gpu_lost"}}}]}},
     )
+    nvml.refuses("gpu_lost")
 
 
 @fault("pid namespace blind")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
 def test_from_inside_a_pid_namespace_nobody_is_not_no_tenants(host):
     host.play()
-    watched = host.start(before=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"])
-    nobody_is_known(watched, "pid_namespace_blind", of_the_gpu={'poll_success{source="nvml"}': 1}, document={})
+    watched = host.start(before=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], sweeps=True)
+    nobody_is_known(
+        watched,
+        "pid_namespace_blind",
+        # nor is the server seen that is named, so that no sweep runs
+        of_the_gpu={'poll_success{source="nvml"}': 1, 'last_sweep_refused{reason="server_vanished"}': 1},
+        document={"refused": [{"event": {"reason": "server_vanished"}}]},
+        log=[{"event": "no sweep", "reason": "server_vanished"}],
+    )
     watched.daemon.signal(signal.SIGKILL)
     watched.daemon.wait()
 

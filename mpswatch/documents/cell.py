@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from mpswatch.documents.envelope import Document, State
 from mpswatch.documents.gpu import Conditions, ConditionsDuring
+from mpswatch.documents.numbers import Cap, Number32, Ratio, Rough, Seconds, Speed, Spread, Whole, Work
 from mpswatch.documents.reasons import Reason
 from mpswatch.documents.tenants import ReferenceTenant
 
@@ -17,31 +18,31 @@ class SmExpectation(Document, frozen=True, kw_only=True):
     From `total` SMs of the whole device: at_most = max(total*cap/100, 8), above = total*cap/100 - 8.
     """
 
-    total: int
-    at_most: float
-    above: float
+    total: Number32
+    at_most: Rough
+    above: Rough
 
 
 class CellTimings(Document, frozen=True, kw_only=True):
     """Where a cell's time went, in seconds; None where that phase was not reached."""
 
-    fork: float | None = None
-    context: float | None = None
-    allocate: float | None = None
-    warm_up: float | None = None
-    measure: float | None = None
-    attached_to_gone: float | None = None
-    total: float | None = None
-    busy: float | None = None
+    fork: Seconds | None = None
+    context: Seconds | None = None
+    allocate: Seconds | None = None
+    warm_up: Seconds | None = None
+    measure: Seconds | None = None
+    attached_to_gone: Seconds | None = None
+    total: Seconds | None = None
+    busy: Seconds | None = None
 
 
 class Pieces(Document, frozen=True, kw_only=True):
     """How the work was queued: bounded pieces, and the time nobody looked at the lifeline (seconds)."""
 
-    count: int
-    in_flight_most: int
-    longest_unwatched: float
-    gap_ratio: float
+    count: Whole
+    in_flight_most: Whole
+    longest_unwatched: Seconds
+    gap_ratio: Ratio
     host_bound: bool
 
 
@@ -54,18 +55,18 @@ class Figure(Document, frozen=True, kw_only=True):
     `settled` says whether the times had settled before the first sample, in every repeat.
     """
 
-    tflops: float
-    interval_low: float | None
-    interval_high: float | None
-    confidence: float
+    tflops: Speed
+    interval_low: Speed | None
+    interval_high: Speed | None
+    confidence: Ratio
     within_width: bool
-    spread: float
-    between_repeats: float
-    count: int
-    repeats: int
-    samples: tuple[float, ...] = ()
+    spread: Spread
+    between_repeats: Spread
+    count: Whole
+    repeats: Whole
+    samples: tuple[Work, ...] = ()
     settled: bool | None = None
-    settle_seconds: float | None = None
+    settle_seconds: Seconds | None = None
     conditions_before: Conditions | None = None
     conditions_during: ConditionsDuring | None = None
     conditions_after: Conditions | None = None
@@ -77,18 +78,18 @@ class Repeat(Document, frozen=True, kw_only=True):
     `passes` are the seconds of each pass of `iters` after a rest, `sustained` seconds per iteration under load.
     """
 
-    order: int
+    order: Whole
     state: State
     unknown_reason: str | None = None
     failure: str | None = None
     measured_at: datetime | None = None
-    client_pid: int | None = None
-    sm_count: int | None = None
-    passes: tuple[float, ...] = ()
-    sustained: tuple[float, ...] = ()
+    client_pid: Number32 | None = None
+    sm_count: Number32 | None = None
+    passes: tuple[Work, ...] = ()
+    sustained: tuple[Work, ...] = ()
     settled: bool | None = None
-    longest_unwatched: float | None = None
-    busy: float | None = None
+    longest_unwatched: Seconds | None = None
+    busy: Seconds | None = None
 
 
 CapEnforcement: TypeAlias = Literal["enforced", "not_enforced", "unknown"]
@@ -109,29 +110,29 @@ class Cell(Document, frozen=True, kw_only=True):
     list on the server that the preflight saw. `samples` are seconds per iteration, taken outside `seconds`.
     """
 
-    cap: str
-    iters: int
-    size: int
-    seconds: float | None
-    tflops: float | None
-    client_reported_pid: int | None
+    cap: Cap
+    iters: Whole
+    size: Whole
+    seconds: Work | None
+    tflops: Speed | None
+    client_reported_pid: Number32 | None
     client_pid_is_namespaced: bool | None
-    mps_clients_joined_during_cell: tuple[int, ...] | None
+    mps_clients_joined_during_cell: tuple[Number32, ...] | None
     self_was_managed: bool | None
-    managed_clients_after_cell: tuple[int, ...] | None
+    managed_clients_after_cell: tuple[Number32, ...] | None
     # from here on ours
     state: State = "measured"
     unknown_reason: str | None = None
     failure: str | None = None
-    order: int | None = None
+    order: Whole | None = None
     measured_at: datetime | None = None
     clock: str | None = None
-    client_pid: int | None = None
-    server_pid: int | None = None
-    sm_count: int | None = None
+    client_pid: Number32 | None = None
+    server_pid: Number32 | None = None
+    sm_count: Number32 | None = None
     sm_count_expected: SmExpectation | None = None
     sm_count_as_expected: bool | None = None
-    samples: tuple[float, ...] = ()
+    samples: tuple[Work, ...] = ()
     tenants_present: tuple[ReferenceTenant, ...] | None = None
     conditions_before: Conditions | None = None
     conditions_after: Conditions | None = None

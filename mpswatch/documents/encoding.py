@@ -15,6 +15,10 @@ class DocumentError(ValueError):
 
 
 _MODULE_IN_NAME = re.compile(rb"mpswatch\.documents\.[a-z_]+\.(?=[A-Z])")
+_BOUNDS_IN_NAME = re.compile(
+    rb"typing\.Annotated_(int|float)__msgspec\.Meta_g[et]_[0-9.e+-]+__le_[0-9.e+-]+__"
+    rb"|typing\.Annotated\[(int|float), msgspec\.Meta\([^()]*\)\]"
+)
 _encoder = msgspec.json.Encoder(order="deterministic", decimal_format="string")
 
 D = TypeVar("D", bound=Document)
@@ -38,8 +42,9 @@ def json_schema(kind: type[Document]) -> dict[str, Any]:
     """The published JSON Schema (draft 2020-12) of a document type.
 
     msgspec builds the name of a generic's definition from the module that holds the type inside; what is published
-    names `mpswatch.documents` alone, so that moving a class from one of its modules to another changes no schema.
+    names `mpswatch.documents` alone, so that moving a class from one of its modules to another changes no schema, and
+    leaves the bounds of numbers out of names: they are in the definitions.
     """
-    raw = msgspec.json.encode(msgspec.json.schema(kind))
-    schema: dict[str, Any] = msgspec.json.decode(_MODULE_IN_NAME.sub(rb"mpswatch.documents.", raw))
+    raw = _MODULE_IN_NAME.sub(rb"mpswatch.documents.", msgspec.json.encode(msgspec.json.schema(kind)))
+    schema: dict[str, Any] = msgspec.json.decode(_BOUNDS_IN_NAME.sub(rb"\1\2", raw))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mpswatch.documents.envelope import Document, Envelope
+from mpswatch.documents.numbers import Celsius, Number32, Ratio, Reading, Whole
 from mpswatch.documents.reasons import Reason
 
 
@@ -15,13 +16,13 @@ class MigDevice(Document, frozen=True, kw_only=True):
     profile, and not in every version a uuid.
     """
 
-    index: int
+    index: Number32
     uuid: str | None
     profile: str | None
-    gpu_instance_id: int | None
-    compute_instance_id: int | None
-    sm_count: int | None
-    memory_total_bytes: int | None
+    gpu_instance_id: Number32 | None
+    compute_instance_id: Number32 | None
+    sm_count: Number32 | None
+    memory_total_bytes: Whole | None
     unknown: dict[str, Reason] = {}
 
 
@@ -34,12 +35,12 @@ class Gpu(Document, frozen=True, kw_only=True):
     """
 
     uuid: str
-    index: int
+    index: Number32
     name: str
     driver_version: str | None = None
-    memory_total_bytes: int | None = None
+    memory_total_bytes: Whole | None = None
     compute_capability: str | None = None
-    sm_count: int | None = None
+    sm_count: Number32 | None = None
     mig_enabled: bool | None = None
     mig_devices: tuple[MigDevice, ...] | None = ()
     compute_mode: str | None = None
@@ -54,14 +55,14 @@ class Conditions(Document, frozen=True, kw_only=True):
 
     measured_at: datetime
     source: str
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    power_watts: float | None = None
-    temperature_celsius: float | None = None
+    sm_clock_mhz: Number32 | None = None
+    memory_clock_mhz: Number32 | None = None
+    power_watts: Reading | None = None
+    temperature_celsius: Celsius | None = None
     throttle_reasons: tuple[str, ...] | None = None
-    utilization_ratio: float | None = None
-    memory_used_bytes: int | None = None
-    memory_free_bytes: int | None = None
+    utilization_ratio: Ratio | None = None
+    memory_used_bytes: Whole | None = None
+    memory_free_bytes: Whole | None = None
     unknown: dict[str, Reason] = {}
 
 
@@ -71,13 +72,13 @@ class ConditionsDuring(Document, frozen=True, kw_only=True):
     `unknown` maps each field that is None to its `Reason`; with no look at all every field is `not_recorded`.
     """
 
-    count: int
-    sm_clock_mhz: float | None = None
-    sm_clock_mhz_least: float | None = None
-    sm_clock_mhz_most: float | None = None
-    power_watts: float | None = None
-    power_watts_most: float | None = None
-    temperature_celsius_most: float | None = None
+    count: Whole
+    sm_clock_mhz: Reading | None = None
+    sm_clock_mhz_least: Reading | None = None
+    sm_clock_mhz_most: Reading | None = None
+    power_watts: Reading | None = None
+    power_watts_most: Reading | None = None
+    temperature_celsius_most: Celsius | None = None
     throttle_reasons: tuple[str, ...] | None = None
     unknown: dict[str, Reason] = {}
 
@@ -89,8 +90,8 @@ class GpuProcess(Document, frozen=True, kw_only=True):
     `name` is as the source gave it, already printable; None where the source gives none.
     """
 
-    pid: int
-    used_memory_bytes: int | None
+    pid: Number32
+    used_memory_bytes: Whole | None
     memory_unknown_reason: Reason | None = None
     mps_client: bool | None = None
     name: str | None = None

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from mpswatch.documents.envelope import Document
+from mpswatch.documents.numbers import Rough, Speed, Whole
 
 Standing: TypeAlias = Literal["usual", "slower_once", "below", "explained", "above", "unknown"]
 """How a run stands against its own history (docs/history.md): `below` and `above` are two runs in a row."""
@@ -28,11 +29,11 @@ class CapStanding(Document, frozen=True, kw_only=True):
     standing: Standing
     quantity: Quantity = "tflops"
     unknown_reason: str | None = None
-    tflops: float | None = None
-    median: float | None = None
-    low: float | None = None
-    high: float | None = None
-    runs: int = 0
+    tflops: Speed | None = None
+    median: Speed | None = None
+    low: Rough | None = None
+    high: Rough | None = None
+    runs: Whole = 0
     explained_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,9 +49,9 @@ class PastRun(Document, frozen=True, kw_only=True):
 
     run_id: str
     at: datetime
-    tflops: dict[str, float | None]
-    burst: dict[str, float | None] = {}
-    sustained: dict[str, float | None] = {}
+    tflops: dict[str, Speed | None]
+    burst: dict[str, Speed | None] = {}
+    sustained: dict[str, Speed | None] = {}
 
     def of(self, quantity: Quantity) -> dict[str, float | None]:
         return {"tflops": self.tflops, "burst": self.burst, "sustained": self.sustained}[quantity]
@@ -73,4 +74,4 @@ class HistoryLook(Document, frozen=True, kw_only=True):
     simulated: bool
     caps: tuple[CapStanding, ...]
     previous: tuple[PastRun, ...]
-    unreadable: int = 0
+    unreadable: Whole = 0

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from mpswatch.documents.envelope import SCHEMA_VERSION, Document, Envelope, State
 from mpswatch.documents.gpu import ConditionsDuring, Gpu
 from mpswatch.documents.mps import MpsFacts
+from mpswatch.documents.numbers import Cap, Number32, Ratio, Seconds, Seed, Slowdown, Speed, Spread, Whole
 from mpswatch.documents.reasons import Reason
 from mpswatch.documents.tenants import ReferenceTenant
 
@@ -23,12 +24,12 @@ class Rate(Document, frozen=True, kw_only=True):
     """
 
     unit: str
-    value: float
-    interval_low: float | None
-    interval_high: float | None
-    confidence: float
-    spread: float
-    count: int
+    value: Speed
+    interval_low: Speed | None
+    interval_high: Speed | None
+    confidence: Ratio
+    spread: Spread
+    count: Whole
     settled: bool
 
 
@@ -39,10 +40,10 @@ class InterferenceCell(Document, frozen=True, kw_only=True):
     least 95 %; negative where it was faster. `aggressor` worked for the whole time in which `victim` was measured.
     """
 
-    order: int
-    victim_cap: str
+    order: Whole
+    victim_cap: Cap
     victim_kind: WorkKind
-    aggressor_cap: str | None
+    aggressor_cap: Cap | None
     aggressor_kind: WorkKind | None
     state: State
     unknown_reason: str | None = None
@@ -50,15 +51,15 @@ class InterferenceCell(Document, frozen=True, kw_only=True):
     measured_at: datetime | None = None
     victim: Rate | None = None
     aggressor: Rate | None = None
-    slowdown: float | None = None
-    slowdown_low: float | None = None
-    slowdown_high: float | None = None
-    victim_pid: int | None = None
-    aggressor_pid: int | None = None
-    victim_sm_count: int | None = None
-    aggressor_sm_count: int | None = None
+    slowdown: Slowdown | None = None
+    slowdown_low: Slowdown | None = None
+    slowdown_high: Slowdown | None = None
+    victim_pid: Number32 | None = None
+    aggressor_pid: Number32 | None = None
+    victim_sm_count: Number32 | None = None
+    aggressor_sm_count: Number32 | None = None
     conditions_during: ConditionsDuring | None = None
-    longest_unwatched: float | None = None
+    longest_unwatched: Seconds | None = None
     unknown: dict[str, Reason] = {}
 
     def __post_init__(self) -> None:
@@ -71,13 +72,13 @@ class InterferenceCell(Document, frozen=True, kw_only=True):
 class InterferenceProtocol(Document, frozen=True, kw_only=True):
     """How interference was measured: seconds, and what each kind of work does."""
 
-    size: int
+    size: Whole
     dtype: str
-    seed: int
+    seed: Seed
     client_runtime: str
     backend: str
-    settle_seconds: float
-    window_seconds: float
+    settle_seconds: Seconds
+    window_seconds: Seconds
     kinds: dict[str, str]
     slowdown: str
 
@@ -99,15 +100,15 @@ class InterferenceDocument(Document, frozen=True, kw_only=True):
     mps: MpsFacts | None
     protocol: InterferenceProtocol
     unmanaged_tenants: Envelope[tuple[ReferenceTenant, ...]]
-    managed_clients_before: Envelope[tuple[int, ...]]
+    managed_clients_before: Envelope[tuple[Number32, ...]]
     solo: tuple[InterferenceCell, ...]
     pairs: tuple[InterferenceCell, ...]
     complete: bool
     partial_run_note: str | None = None
     trigger: str | None = None
     mpswatch_version: str | None = None
-    launcher_timings: dict[str, float] | None = None
-    stuck_clients: tuple[int, ...] = ()
+    launcher_timings: dict[str, Seconds] | None = None
+    stuck_clients: tuple[Number32, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mpswatch.documents.envelope import Document, Envelope
+from mpswatch.documents.numbers import Number32, Percent, Seconds, Whole
 from mpswatch.documents.reasons import Reason
 
 WORKING_STATES = frozenset({"ACTIVE", "Ready"})
@@ -17,11 +18,11 @@ class Context(Document, frozen=True, kw_only=True):
     A client on several GPUs has one row, for its first (recording: two-gpus); `device` is cut short.
     """
 
-    pid: int
-    context_id: int
-    server_pid: int
+    pid: Number32
+    context_id: Whole
+    server_pid: Number32
     device: str
-    pid_namespace: int | None
+    pid_namespace: Whole | None
     command: str
 
 
@@ -37,26 +38,26 @@ class ServerLook(Document, frozen=True, kw_only=True):
     They were asked at the daemon's `limits_asked_at`.
     """
 
-    pid: int
+    pid: Number32
     name: str | None = None
-    start_ticks: int | None = None
-    age_seconds: float | None = None
-    uid: int | None = None
+    start_ticks: Whole | None = None
+    age_seconds: Seconds | None = None
+    uid: Number32 | None = None
     multi_user: bool | None = None
     server_state: str | None = None
-    clients: tuple[int, ...] | None = None
+    clients: tuple[Number32, ...] | None = None
     contexts: tuple[Context, ...] | None = None
-    context_limit: int | None = None
-    active_thread_percentage: float | None = None
-    memory_limits: dict[str, int | None] | None = None
+    context_limit: Whole | None = None
+    active_thread_percentage: Percent | None = None
+    memory_limits: dict[str, Whole | None] | None = None
     unknown: dict[str, Reason] = {}
 
 
 class WaitingClient(Document, frozen=True, kw_only=True):
     """A client on the control daemon's pending list. `pid` is as the daemon knows it, 0 where it does not."""
 
-    pid: int
-    uid: int
+    pid: Number32
+    uid: Number32
 
 
 class Waiting(Document, frozen=True, kw_only=True):
@@ -87,12 +88,12 @@ class DaemonLook(Document, frozen=True, kw_only=True):
     up: bool | None
     up_reason: Reason | None = None
     protocol: str | None = None
-    default_active_thread_percentage: float | None = None
+    default_active_thread_percentage: Percent | None = None
     servers: Envelope[tuple[ServerLook, ...]]
-    our_session: int | None = None
+    our_session: Number32 | None = None
     waiting: Waiting | None = None
     visible_devices: tuple[str, ...] | None = None
-    default_memory_limits: dict[str, int | None] | None = None
+    default_memory_limits: dict[str, Whole | None] | None = None
     limits_asked_at: datetime | None = None
     unknown: dict[str, Reason] = {}
 
@@ -102,11 +103,11 @@ class MpsFacts(Document, frozen=True, kw_only=True):
 
     daemon: str
     protocol: str | None
-    server_pid: int | None
-    server_start_ticks: int | None
-    server_uid: int | None
+    server_pid: Number32 | None
+    server_start_ticks: Whole | None
+    server_uid: Number32 | None
     multi_user: bool | None
     server_state: str | None
-    default_active_thread_percentage: float | None
-    server_active_thread_percentage: float | None = None
+    default_active_thread_percentage: Percent | None
+    server_active_thread_percentage: Percent | None = None
     unknown: dict[str, Reason] = {}

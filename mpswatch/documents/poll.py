@@ -8,6 +8,7 @@ from typing import Literal
 from mpswatch.documents.envelope import SCHEMA_VERSION, Document, Envelope
 from mpswatch.documents.gpu import GpuLook
 from mpswatch.documents.mps import DaemonLook
+from mpswatch.documents.numbers import Seconds, Whole
 from mpswatch.documents.reasons import Reason
 from mpswatch.documents.tenants import Disagreement, ExpectationLook, Tenant
 
@@ -18,7 +19,7 @@ class SourceLook(Document, frozen=True, kw_only=True):
     source: str
     daemon: str
     success: bool
-    duration_seconds: float
+    duration_seconds: Seconds
     reason: Reason | None = None
     detail: str | None = None
 
@@ -26,8 +27,8 @@ class SourceLook(Document, frozen=True, kw_only=True):
 class SystemMemory(Document, frozen=True, kw_only=True):
     """The host's memory: the denominator where a GPU has none of its own (unified memory). `source` says whose word."""
 
-    total_bytes: int | None
-    available_bytes: int | None
+    total_bytes: Whole | None
+    available_bytes: Whole | None
     source: str = "/proc/meminfo"
 
 
@@ -38,7 +39,7 @@ class PollSnapshot(Document, frozen=True, kw_only=True):
     known, or nobody could say which of them are managed. Elsewhere the foreign tenants in `tenants` are all there are.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Whole = SCHEMA_VERSION
     kind: Literal["poll"] = "poll"
     host: str
     started_at: datetime

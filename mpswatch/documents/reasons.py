@@ -38,6 +38,7 @@ class Reason(enum.StrEnum):
     NOT_SUPPORTED = "not_supported"
     INSUFFICIENT_PERMISSIONS = "insufficient_permissions"
     PID_NAMESPACE_BLIND = "pid_namespace_blind"
+    PROCESS_LIST_BLIND = "process_list_blind"
     MIG = "mig"
     MEMORY_SHORT = "memory_short"
     UTILIZATION_HIGH = "utilization_high"

@@ -9,6 +9,7 @@ from mpswatch.documents.cell import Cell
 from mpswatch.documents.envelope import SCHEMA_VERSION, Document, Envelope
 from mpswatch.documents.gpu import Gpu
 from mpswatch.documents.mps import MpsFacts
+from mpswatch.documents.numbers import Number32, Seconds, Seed, Speed, Whole
 from mpswatch.documents.tenants import ReferenceTenant
 
 
@@ -16,16 +17,16 @@ class Protocol(Document, frozen=True, kw_only=True):
     """How it was measured. The first six keys are the reference document's."""
 
     caps_percent: str
-    iters: int
-    matrix_size: int
+    iters: Whole
+    matrix_size: Whole
     dtype: str
     op: str
     client_runtime: str
     plan: str = "quick"
     backend: str | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     input_values: str | None = None
-    warm_up_iterations: int | None = None
+    warm_up_iterations: Whole | None = None
     l2_state: str | None = None
     cells_run: tuple[str, ...] | None = None
     interval_method: str | None = None
@@ -43,11 +44,11 @@ class SweepDocument(Document, frozen=True, kw_only=True):
     pipe_directory: str
     cap_semantics: str
     protocol: Protocol
-    managed_clients_before: Envelope[tuple[int, ...]]
-    managed_clients_after: Envelope[tuple[int, ...]]
+    managed_clients_before: Envelope[tuple[Number32, ...]]
+    managed_clients_after: Envelope[tuple[Number32, ...]]
     unmanaged_tenants: Envelope[tuple[ReferenceTenant, ...]]
     cells: tuple[Cell, ...]
-    tflops_by_cap: Envelope[dict[str, float | None]]
+    tflops_by_cap: Envelope[dict[str, Speed | None]]
     complete_sweep: bool
     partial_run_note: str | None
     # from here on ours
@@ -60,9 +61,9 @@ class SweepDocument(Document, frozen=True, kw_only=True):
     gpu: Gpu | None = None
     mps: MpsFacts | None = None
     trigger: str | None = None
-    launcher_timings: dict[str, float] | None = None
+    launcher_timings: dict[str, Seconds] | None = None
     client_facts: dict[str, str] | None = None
-    stuck_clients: tuple[int, ...] = ()
+    stuck_clients: tuple[Number32, ...] = ()
 
     def __post_init__(self) -> None:
         if self.schema_version != SCHEMA_VERSION:

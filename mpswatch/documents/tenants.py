@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from mpswatch.documents.envelope import Document
+from mpswatch.documents.numbers import Number32, Whole
 from mpswatch.documents.reasons import Reason
 
 TenantKind: TypeAlias = Literal["server", "ours", "managed", "foreign", "unresolved"]
@@ -26,7 +27,7 @@ class TenantIdentity(Document, frozen=True, kw_only=True):
     command_line: str | None = None
     user: str | None = None
     started_at: datetime | None = None
-    parent_pid: int | None = None
+    parent_pid: Number32 | None = None
     parent_name: str | None = None
     unit: str | None = None
     slice: str | None = None
@@ -52,14 +53,14 @@ class Tenant(Document, frozen=True, kw_only=True):
     `undecided` are patterns that ask for a label and may match: its labels are not known (`identity.unknown`).
     """
 
-    pid: int
-    start_ticks: int | None
+    pid: Number32
+    start_ticks: Whole | None
     gpu_uuid: str | None
     kind: TenantKind
     daemon: str | None = None
     process_name: str | None = None
-    used_memory_bytes: int | None = None
-    uid: int | None = None
+    used_memory_bytes: Whole | None = None
+    uid: Number32 | None = None
     in_client_list: bool | None = None
     in_driver_mps_list: bool | None = None
     first_seen_at: datetime | None = None
@@ -78,11 +79,11 @@ class ExpectationLook(Document, frozen=True, kw_only=True):
     """
 
     name: str
-    minimum: int | None
-    matched: int
-    managed: int = 0
-    escaped: int = 0
-    unresolved: int = 0
+    minimum: Whole | None
+    matched: Whole
+    managed: Whole = 0
+    escaped: Whole = 0
+    unresolved: Whole = 0
     unknown_reason: Reason | None = None
 
 
@@ -91,17 +92,17 @@ class Disagreement(Document, frozen=True, kw_only=True):
 
     daemon: str | None
     gpu_uuid: str | None
-    only_in_client_list: tuple[int, ...]
-    only_in_driver_list: tuple[int, ...]
+    only_in_client_list: tuple[Number32, ...]
+    only_in_driver_list: tuple[Number32, ...]
 
 
 class ReferenceTenant(Document, frozen=True, kw_only=True):
     """A foreign tenant as the reference document writes it (MiB), with what we add."""
 
-    pid: int
-    used_memory_mb: int | None
+    pid: Number32
+    used_memory_mb: Whole | None
     process_name: str | None
     gpu_uuid: str | None = None
-    start_ticks: int | None = None
-    uid: int | None = None
+    start_ticks: Whole | None = None
+    uid: Number32 | None = None
     unknown: dict[str, Reason] = {}

@@ -109,19 +109,23 @@ def _put(db: sqlite3.Connection, path: Path, known: dict[Series, int]) -> None:
     size, changed = status
     if not _settled(changed):
         changed = UNSETTLED
+    problem = None
     try:
         facts = facts_of(read_run(path))
+        blob = encoded(facts)
+        started = stamp(facts.started, 0)
     except ArchiveError as error:
         if not path.exists():
             return
         problem = error.detail.removeprefix(f"{path}: ")
+    except (OverflowError, ValueError) as error:  # a time before year 1 in UTC, say: one file must not cost the rest
+        problem = f"holds what no row can: {error}"
+    if problem is not None:
         row: tuple[object, ...] = (path.name, size, changed, "", None, None, problem, None, None)
     else:
-        blob = encoded(facts)
         series = known.get(facts.series)
         if series is None:
             series = known[facts.series] = _series_id(db, facts.series)
-        started = stamp(facts.started, 0)
         row = (path.name, size, changed, facts.run_id, series, started, None, checksum_of(blob, facts.series), blob)
     db.execute("INSERT OR REPLACE INTO runs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 

@@ -333,14 +333,19 @@ def test_a_configuration_cannot_write_to_the_terminal(mpswatch, tmp_path):
     assert len(said.splitlines()) == 4  # the count, a line a fault, the remedy
 
 
-def test_a_throughput_beyond_all_reason_is_still_a_table(mpswatch, tmp_path):
+def test_a_throughput_beyond_all_reason_is_no_run_and_the_largest_that_is_one_is_still_a_table(mpswatch, tmp_path):
     run = json.loads(REFERENCE.read_text())
-    run["cells"][0]["tflops"] = 1e308
     path = tmp_path / "run.json"
+    run["cells"][0]["tflops"] = 1e9
     path.write_text(json.dumps(run))
     done = mpswatch("archive", "show", path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "1e+308" in done.stdout
+    assert "1e+09" in done.stdout
+    run["cells"][0]["tflops"] = 1e308
+    path.write_text(json.dumps(run))
+    done = mpswatch("archive", "validate", path)
+    assert done.returncode == 1
+    assert done.stderr == f"{path}: Expected `float` <= 1000000000.0 - at `$.cells[0].tflops`\n"
 
 
 def test_a_command_loads_nothing_that_it_does_not_use():

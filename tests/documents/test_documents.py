@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,9 +13,16 @@ import pytest
 
 from mpswatch.documents import (
     Cell,
+    CellTimings,
     DocumentError,
     Envelope,
+    Event,
+    HistoryLook,
+    InterferenceDocument,
+    Pieces,
     PollSnapshot,
+    ReferenceTenant,
+    SmExpectation,
     SweepDocument,
     from_json,
     json_schema,
@@ -139,3 +147,78 @@ def test_nothing_but_finite_numbers_is_read():
     with pytest.raises(DocumentError):
         from_json(b'{"cap": NaN}', Cell)
     assert msgspec.json.encode(float("inf")) == b"null"
+
+
+IMPOSSIBLE = [
+    ("seconds", -1), ("seconds", 0), ("tflops", -1), ("tflops", 0), ("tflops", 1e308), ("sm_count", 10**30),
+    ("sm_count", -1), ("sm_count", 2**32), ("client_pid", 2**63), ("iters", -1), ("samples", [0.001, -1]),
+    ("managed_clients_after_cell", [-7]), ("cap", "500"), ("cap", "-5"), ("cap", "NaN"),
+    ("pieces.gap_ratio", 1.5), ("timings.fork", -1), ("conditions_after.utilization_ratio", 50),
+    ("conditions_after.temperature_celsius", -300), ("conditions_after.power_watts", 1e300),
+    ("conditions_after.memory_used_bytes", 2**63), ("tenants_present.0.used_memory_mb", -1),
+    ("sustained.confidence", 95), ("sustained.interval_low", -1), ("sm_count_expected.total", 10**30),
+]  # fmt: skip
+
+
+@pytest.fixture
+def full(facts):
+    """A run whose one cell has a number in every place, as plain data."""
+    cell = facts.cell(
+        "50",
+        sm_count_expected=SmExpectation(total=132, at_most=66.0, above=58.0),
+        pieces=Pieces(count=5, in_flight_most=2, longest_unwatched=0.01, gap_ratio=0.1, host_bound=False),
+        timings=CellTimings(fork=0.1),
+        conditions_after=facts.conditions(utilization_ratio=0.5, temperature_celsius=40.0, power_watts=300.0),
+        tenants_present=(ReferenceTenant(pid=900, used_memory_mb=5, process_name="x"),),
+        sustained=facts.figure(429.0, clock=1900.0, power=690.0),
+    )
+    return json.loads(to_json(facts.sweep(cells=(cell,))))
+
+
+def put(document, place, number):
+    *way, last = (int(step) if step.isdigit() else step for step in place.split("."))
+    below = document
+    for step in way:
+        below = below[step]
+    assert last in below
+    below[last] = number
+
+
+@pytest.mark.parametrize(("place", "number"), IMPOSSIBLE)
+def test_an_impossible_number_is_no_measurement_and_its_place_is_named(full, place, number):
+    from_json(json.dumps(full).encode(), SweepDocument)
+    put(full["cells"][0], place, number)
+    named = r"\S*".join(re.escape(step) for step in place.split(".") if not step.isdigit())
+    with pytest.raises(DocumentError, match=rf"\$\.cells\[0\]\.{named}"):
+        from_json(json.dumps(full).encode(), SweepDocument)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json_schema(SweepDocument)).validate(full)
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        ("protocol.iters", 10**30), ("tflops_by_cap.value", {"50": -1}), ("managed_clients_before.value", [-1]),
+        ("mps.server_start_ticks", 2**63), ("mps.default_active_thread_percentage", 101), ("gpu.sm_count", 10**30),
+    ],
+)  # fmt: skip
+def test_a_run_with_a_number_that_no_row_holds_is_no_run(full, place, number):
+    put(full, place, number)
+    with pytest.raises(DocumentError):
+        from_json(json.dumps(full).encode(), SweepDocument)
+
+
+def test_no_number_in_a_published_schema_is_without_bounds():
+    def unbounded(node, place):
+        if isinstance(node, dict):
+            if node.get("type") in {"integer", "number"} and not {"maximum", "enum"} & node.keys():
+                yield place
+            for key, value in node.items():
+                yield from unbounded(value, f"{place}.{key}")
+        elif isinstance(node, list):
+            for item in node:
+                yield from unbounded(item, place)
+
+    kinds = (SweepDocument, PollSnapshot, InterferenceDocument, HistoryLook, Event)
+    found = {place.rsplit(".", 1)[-1] for kind in kinds for place in unbounded(json_schema(kind), kind.__name__)}
+    assert found == {"schema_version"}  # which is 1, or the document is refused

@@ -166,3 +166,27 @@ def test_the_page_counts_what_it_cannot_read_and_holds_each_gpu_against_its_own(
     assert few.status_code == 200
     assert "25 % burst" not in few.text
     assert "unknown: deadline" in failed.text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda run: run["cells"][0].update(sm_count=10**30), "$.cells[0].sm_count"),
+        (lambda run: run["protocol"].update(iters=2**64), "$.protocol.iters"),
+        (lambda run: run.update(started_at="0001-01-01T00:00:00+14:00"), "out of range"),
+    ],
+)
+def test_one_file_that_no_row_can_hold_is_named_and_costs_no_other(archive, run, written, *, change, said):
+    (path, *_) = written(run(0), run(1), run(2))
+    bad = json.loads(path.read_text())
+    change(bad)
+    (archive.runs / path.name.replace("run-0000", "bad")).write_text(json.dumps(bad))
+    done = command(archive, "history", "--json")
+    assert done.returncode == 0, done.stderr
+    (named,) = [line for line in done.stderr.splitlines() if line.startswith("not in any history: ")]
+    assert "_bad.json" in named
+    assert said in named
+    assert [one["run_id"] for one in json.loads(done.stdout)[0]["runs"]] == ["run-0000", "run-0001", "run-0002"]
+    assert command(archive, "compare", "run-0000", "run-0001").returncode == 0
+    assert command(archive, "report", "--output", str(archive.directory / "report.html")).returncode == 0
+    assert look_back(archive, run(3), now=run(3).finished_at).unreadable == 1

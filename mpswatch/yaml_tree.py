@@ -36,8 +36,8 @@ class UnreadableError(Exception):
     """A file that is not read: the message says why, without its path."""
 
 
-def read_file(path: Path) -> bytes:
-    """Give what a configuration file holds, or raise `UnreadableError`.
+def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Give what a configuration file (or one that it names) of at most `most` bytes holds, or raise `UnreadableError`.
 
     Only a regular file: a pipe would have the daemon wait, and has nothing left at the next reload.
     """
@@ -45,11 +45,11 @@ def read_file(path: Path) -> bytes:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UnreadableError("is not a regular file")
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(most + 1)
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
-    if len(data) > MOST_BYTES:
-        raise UnreadableError(f"is larger than {MOST_BYTES >> 10} KiB")
+    if len(data) > most:
+        raise UnreadableError(f"is larger than {most >> 10} KiB")
     return data
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mpswatch.web.protection import Answer, Protection
+
+_ABSOLUTE = re.compile(rb"https?://[^/]+", re.IGNORECASE)
 
 HEALTH_PATHS = frozenset({"/-/healthy", "/-/ready"})
 
@@ -50,6 +54,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        scope = _in_origin_form(scope)
         send = self._with_headers(send)
         refusal = self._refusal(scope)
         if refusal is not None:
@@ -87,7 +92,7 @@ class Gate:
             return PlainTextResponse("path too long\n", 414, closing)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             return PlainTextResponse("headers too large\n", 431, closing)
-        if (_header(scope, b"content-length") or "0") != "0" or _header(scope, b"transfer-encoding") is not None:
+        if (_header(scope, b"content-length") or "").strip("0") or _header(scope, b"transfer-encoding") is not None:
             return PlainTextResponse("a request here has no body\n", 413, closing)
         return None
 
@@ -98,6 +103,15 @@ class Gate:
             await send(message)
 
         return send_with_headers
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """Leave scheme and authority out of an absolute request target, which a server has to take (RFC 9112, 3.2.2)."""
+    found = _ABSOLUTE.match(scope["raw_path"])
+    if found is None:
+        return scope
+    raw_path = scope["raw_path"][found.end() :] or b"/"
+    return {**scope, "raw_path": raw_path, "path": unquote(raw_path.decode("ascii"))}
 
 
 def _busy() -> PlainTextResponse:

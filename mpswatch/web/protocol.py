@@ -118,6 +118,7 @@ class GuardedProtocol(H11Protocol):
         self._door = door
         self._timer: asyncio.TimerHandle | None = None
         self._awaiting = False
+        self._asked_all = False
         door.knocked(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -142,11 +143,21 @@ class GuardedProtocol(H11Protocol):
                 self._door.idle.move_to_end(self)
         self._receive(data)  # while at work: a pipelined request, which uvicorn reads when the reply is out
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's: true keeps the transport open
+        """The client sends no more. It may have closed, or only be done with asking: what it is owed still goes out."""
+        self._asked_all = True
+        if not self.at_work:
+            self.transport.close()  # flushes: asyncio's own close does not know of what OneWrite holds
+        # asyncio ends a TLS connection here whatever it is told, and complains when told otherwise
+        return self.at_work and self.scheme == "http"
+
     def on_response_complete(self) -> None:
         self._door.idle[self] = None
         self._set_timer(self._door.limits.drain_seconds, self._abort_if_undrained)
         super().on_response_complete()
         self._note_work()  # a pipelined request may have begun
+        if self._asked_all and not self.at_work:
+            self.transport.close()
 
     @property
     def at_work(self) -> bool:

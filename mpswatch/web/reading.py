@@ -6,13 +6,12 @@ refused by name rather than ignored: whoever wrote it relies on it. Paths are re
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mpswatch.web.settings import TlsSettings, WebFileError, WebSettings
+from mpswatch.web.settings import Pem, Stamp, TlsSettings, WebFileError, WebSettings
 from mpswatch.yaml_tree import UnreadableError, read_file, read_yaml
 
 CLIENT_AUTH = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
@@ -25,6 +24,8 @@ HEADERS = (
     "Content-Security-Policy",
 )
 MAX_USERS = 1000
+MOST_PEM_BYTES = 4 << 20
+"""Of a certificate's file: all the authorities that a distribution trusts are 220 KiB."""
 _BCRYPT = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}")
 
 CIPHERS = {
@@ -40,35 +41,48 @@ CIPHERS = {
 """Go's names of the TLS 1.2 suites that are still safe, and OpenSSL's names of the same."""
 
 
-def read_settings(path: Path) -> WebSettings:
-    """Read the file at `path`, or raise `WebFileError` with all its faults. An empty file asks for nothing."""
+def read_settings(path: Path, seen: dict[Path, Stamp] | None = None) -> WebSettings:
+    """Read the file at `path`, or raise `WebFileError` with all its faults. An empty file asks for nothing.
+
+    `seen` is filled with every file that was looked at, each as it was just before: a change while reading is noticed.
+    """
+    seen = {} if seen is None else seen
+    seen[path] = stamp_of(path)
     try:
         content, _, problems = read_yaml(read_file(path))
     except UnreadableError as error:
-        raise WebFileError(path, [str(error)]) from error
+        raise WebFileError(path, [str(error)], seen) from error
     if problems:
-        raise WebFileError(path, [" ".join(str(problem).split()) for problem in problems])
+        raise WebFileError(path, [" ".join(str(problem).split()) for problem in problems], seen)
     if content is None:
         return WebSettings()
-    reader = _Reader(path.parent)
+    reader = _Reader(path.parent, seen)
     top = reader.section("", content, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))
     if top.get("rate_limit") is not None:
         reader.fault("rate_limit", "is not supported by mpswatch (it bounds requests in work by itself)")
-    settings = WebSettings(
-        tls=reader.tls(top["tls_server_config"]) if top.get("tls_server_config") is not None else None,
-        users=reader.users(top.get("basic_auth_users")),
-        headers=reader.headers(top.get("http_server_config")),
-    )
+    tls = reader.tls(top["tls_server_config"]) if top.get("tls_server_config") is not None else None
+    users = reader.users(top.get("basic_auth_users"))
+    headers = reader.headers(top.get("http_server_config"))
     if reader.problems:
-        raise WebFileError(path, reader.problems)
-    return settings
+        raise WebFileError(path, reader.problems, seen)
+    return WebSettings(tls=tls, users=users, headers=headers)
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Look at a file without opening it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class _Reader:
     """Reads the sections, and collects what is wrong instead of stopping at the first fault."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, seen: dict[Path, Stamp]) -> None:
         self._directory = directory
+        self._seen = seen
         self.problems: list[str] = []
 
     def fault(self, where: str, what: str) -> None:
@@ -83,7 +97,8 @@ class _Reader:
                 self.fault(f"{where}.{key}" if where else str(key), "is not a key of this file")
         return value
 
-    def tls(self, value: object) -> TlsSettings:
+    def tls(self, value: object) -> TlsSettings | None:
+        """The section; None, with a fault noted, where certificate or key are missing."""
         where = "tls_server_config"
         found = self.section(
             where,
@@ -94,13 +109,12 @@ class _Reader:
                 *("cipher_suites", "curve_preferences", "prefer_server_cipher_suites"),
             ),
         )
-        texts = {name: self._pem(where, found, name) for name in ("cert", "key", "client_ca")}
-        files = {name: self._file(where, found, name) for name in ("cert_file", "key_file", "client_ca_file")}
+        cert, key, client_ca = (self._pem(where, found, name) for name in ("cert", "key", "client_ca"))
         for name in ("cert", "key"):
-            if texts[name] is None and files[f"{name}_file"] is None:
+            if not found.get(name) and not found.get(f"{name}_file"):
                 self.fault(f"{where}.{name}_file", "is missing")
         auth = self._choice(where, found, "client_auth_type", CLIENT_AUTH, "NoClientCert")
-        has_ca = texts["client_ca"] is not None or files["client_ca_file"] is not None
+        has_ca = bool(found.get("client_ca") or found.get("client_ca_file"))
         sans = self._texts(where, found, "client_allowed_sans")
         if has_ca and auth == "NoClientCert":
             self.fault(f"{where}.client_ca_file", f"is given, but client_auth_type is {auth}")
@@ -121,9 +135,12 @@ class _Reader:
         first = found.get("prefer_server_cipher_suites", True)
         if not isinstance(first, bool):
             self.fault(f"{where}.prefer_server_cipher_suites", "must be true or false")
+        if cert is None or key is None:
+            return None
         return TlsSettings(
-            **texts,  # type: ignore[arg-type]  # the six PEM fields by their names
-            **files,  # type: ignore[arg-type]  # likewise
+            cert=cert,
+            key=key,
+            client_ca=client_ca,
             client_auth=auth,
             client_allowed_sans=sans,
             min_version=low,
@@ -170,28 +187,31 @@ class _Reader:
                 self.fault(f"{where}.headers.{name}", "must be a printable text on one line")
         return headers
 
-    def _pem(self, where: str, found: Mapping[str, Any], name: str) -> str | None:
-        value = found.get(name)
-        if value is None or value == "":
-            return None
-        if found.get(f"{name}_file"):
+    def _pem(self, where: str, found: Mapping[str, Any], name: str) -> Pem | None:
+        """What is given as `name` or in the file `name`_file; None where neither is, or with a fault noted."""
+        value, file = found.get(name), found.get(f"{name}_file")
+        if value and file:
             self.fault(f"{where}.{name}", f"and {name}_file are both given")
+        if file:
+            return self._file(f"{where}.{name}_file", file)
+        if not value:
+            return None
         if not isinstance(value, str) or "-----BEGIN" not in value:
             self.fault(f"{where}.{name}", "must hold PEM data")
             return None
-        return value
+        return Pem(f"{where}.{name}", value.encode())
 
-    def _file(self, where: str, found: Mapping[str, Any], name: str) -> Path | None:
-        value = found.get(name)
-        if value is None or value == "":
-            return None
+    def _file(self, where: str, value: object) -> Pem | None:
         if not isinstance(value, str) or "\0" in value:
-            self.fault(f"{where}.{name}", "must be a path")
+            self.fault(where, "must be a path")
             return None
         path = self._directory / value
-        if not os.access(path, os.R_OK):
-            self.fault(f"{where}.{name}", f"{path} cannot be read")
-        return path
+        self._seen[path] = stamp_of(path)
+        try:
+            return Pem(f"{where} {path}", read_file(path, MOST_PEM_BYTES))
+        except UnreadableError as error:
+            self.fault(where, f"{path} {error}")
+            return None
 
     def _choice(self, where: str, found: Mapping[str, Any], name: str, known: tuple[str, ...], default: str) -> str:
         value = found.get(name) or default

@@ -9,8 +9,9 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -21,9 +22,9 @@ from mpswatch.errors import MpswatchError
 from mpswatch.web.gate import Limits
 from mpswatch.web.protection import Protection
 from mpswatch.web.protocol import Door, GuardedProtocol
-from mpswatch.web.settings import WebFileError
+from mpswatch.web.settings import Stamp, WebFileError
 from mpswatch.web.tls import allowed
-from mpswatch.web.webfile import WebFile
+from mpswatch.web.webfile import WebFile, changed
 from mpswatch.web.worker import Worker
 
 BACKLOG = 256
@@ -113,7 +114,7 @@ class WebServer(uvicorn.Server):
         self._sockets = list(sockets)
         self._protection = protection
         self._web_file = web_file
-        self._refused_stamp: object = None
+        self._seen: Mapping[Path, Stamp] = web_file.seen if web_file is not None else {}
         self._log = log
         self._door = Door(_within_descriptors(limits), admits=self._admits)
         self._worker = Worker("mpswatch-web-file")
@@ -199,16 +200,15 @@ class WebServer(uvicorn.Server):
             current = self._web_file
             if current is None:
                 return
-            stamp = await self._worker.run(current.current_stamp)
-            if stamp in (current.stamp, self._refused_stamp):
+            if not await self._worker.run(lambda seen=self._seen: changed(seen)):  # type: ignore[misc]
                 continue
             try:
                 fresh = await self._worker.run(lambda path=current.path: WebFile.load(path))  # type: ignore[misc]
             except WebFileError as error:
-                self._refused_stamp = stamp
+                self._seen = error.seen  # what it names besides: the fault may be mended there
                 self._log.error("the web configuration was not reloaded", detail=error.detail, remedy=error.remedy)
                 continue
-            self._web_file = fresh
+            self._web_file, self._seen = fresh, fresh.seen
             self._protection.replace(fresh)
             await self._accept()
             self._log.info("the web configuration was reloaded", path=str(fresh.path))

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from mpswatch.documents import Reason
 from mpswatch.errors import MpswatchError
 
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""What tells one state of a file from another: time, size and inode. None: there is no such file."""
+
 
 class WebFileError(MpswatchError):
-    """The web configuration file, or a file it names, cannot be used; `problems` names every fault."""
+    """The web configuration file, or a file it names, cannot be used; `problems` names every fault.
 
-    def __init__(self, path: Path, problems: Iterable[str]) -> None:
+    `seen` are the files that were looked at, as they were: another look is of use once one of them changed.
+    """
+
+    def __init__(self, path: Path, problems: Iterable[str], seen: Mapping[Path, Stamp] | None = None) -> None:
         self.problems = tuple(problems)
+        self.seen = dict(seen or {})
         super().__init__(
             Reason.WEB_CONFIGURATION,
             f"{path}: " + "; ".join(self.problems),
@@ -22,26 +30,27 @@ class WebFileError(MpswatchError):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """PEM data and where they are from: `name` is the key and, for a file, its path."""
+
+    name: str
+    data: bytes = field(repr=False)  # it may be a private key
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The server's TLS. PEM data are given as a file or in the configuration itself, never both."""
+    """The server's TLS; certificates and key as they were read, from a file or from the configuration itself."""
 
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    client_ca_file: Path | None = None
-    cert: str | None = None
-    key: str | None = None
-    client_ca: str | None = None
+    cert: Pem
+    key: Pem
+    client_ca: Pem | None = None
     client_auth: str = "NoClientCert"
     client_allowed_sans: tuple[str, ...] = ()
     min_version: str = "TLS12"
     max_version: str = "TLS13"
     ciphers: tuple[str, ...] = ()
     server_ciphers_first: bool = True
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return tuple(path for path in (self.cert_file, self.key_file, self.client_ca_file) if path is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ import asyncio.sslproto
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mpswatch.web.settings import TlsSettings, WebFileError
+from mpswatch.web.certificates import certificate_fault, key_fault, said
+from mpswatch.web.settings import Pem, TlsSettings, WebFileError
 
 _AUTH = {
     "NoClientCert": ssl.CERT_NONE,
@@ -44,17 +44,13 @@ def context_of(settings: TlsSettings, origin: Path) -> ssl.SSLContext:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    try:
-        if settings.ciphers:
-            context.set_ciphers(":".join(settings.ciphers))
-        with _as_file(settings.cert) as cert, _as_file(settings.key) as key:
-            certificate = settings.cert_file or cert
-            if certificate is not None:
-                context.load_cert_chain(certificate, settings.key_file or key, password=_no_password)
-        if settings.client_ca_file is not None or settings.client_ca is not None:
-            context.load_verify_locations(cafile=settings.client_ca_file, cadata=settings.client_ca)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise WebFileError(origin, [f"tls_server_config: {error}"]) from error
+    problems = [
+        *_set_ciphers(context, settings.ciphers),
+        *_load_chain(context, settings.cert, settings.key),
+        *_load_authorities(context, settings.client_ca),
+    ]
+    if problems:
+        raise WebFileError(origin, problems)
     context.verify_mode = _AUTH[settings.client_auth]
     return context
 
@@ -67,21 +63,54 @@ def allowed(certificate: Mapping[str, object] | None, sans: tuple[str, ...]) -> 
     return isinstance(names, tuple) and any(pair[1] in sans for pair in names)
 
 
+def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> list[str]:
+    try:
+        if names:
+            context.set_ciphers(":".join(names))
+    except ssl.SSLError as error:
+        return [f"tls_server_config.cipher_suites: {said(error)}"]
+    return []
+
+
+def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> list[str]:
+    """Load the server's certificate and its key; gives what is wrong with them."""
+    try:
+        with _as_file(cert.data) as cert_file, _as_file(key.data) as key_file:
+            context.load_cert_chain(cert_file, key_file, password=_no_password)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        faults = [fault for fault in (certificate_fault(cert), key_fault(key)) if fault is not None]
+        if faults:
+            return faults
+        if "KEY_VALUES_MISMATCH" in str(error):
+            return [f"{key.name} is not the key of the first certificate in {cert.name}"]
+        if isinstance(error, ssl.SSLError) and not getattr(
+            error, "reason", None
+        ):  # what it is of the certificate, was seen above
+            return [f"{key.name} holds a private key that is damaged, or of a kind that OpenSSL does not read"]
+        return [f"{cert.name} with {key.name}: {said(error)}"]
+    return []
+
+
+def _load_authorities(context: ssl.SSLContext, authorities: Pem | None) -> list[str]:
+    if authorities is None:
+        return []
+    try:
+        with _as_file(authorities.data) as file:
+            context.load_verify_locations(cafile=file)
+    except (OSError, ValueError) as error:
+        return [certificate_fault(authorities) or f"{authorities.name}: {said(error)}"]
+    return []
+
+
 def _no_password() -> str:
     raise ValueError("the key is encrypted: mpswatch has nobody to ask for its password")
 
 
 @contextlib.contextmanager
-def _as_file(text: str | None) -> Iterator[Path | None]:
-    """Lend PEM data as a file, because that is the only form that Python's TLS takes a key in."""
-    if text is None:
-        yield None
-        return
-    descriptor, name = tempfile.mkstemp(prefix="mpswatch-", suffix=".pem")  # readable by its owner only
-    path = Path(name)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+def _as_file(data: bytes) -> Iterator[str]:
+    """Lend PEM data as a file, because that is the only form that Python's TLS takes a key in; never on a disk."""
+    descriptor = os.memfd_create("mpswatch-pem", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"

@@ -142,6 +142,51 @@ def test_a_request_with_a_body_is_refused_and_not_waited_for(serving):
     assert talk(web, head + b"Transfer-Encoding: chunked\r\n\r\n").startswith(b"HTTP/1.1 413 ")
 
 
+@pytest.mark.parametrize("length", ["0", "00", "0000000"])
+def test_a_body_of_no_bytes_is_none_however_it_is_written(serving, length):
+    asked = f"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    assert talk(serving(), asked.encode()).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://x/-/healthy", 200),
+        ("HTTP://x:9/%2D/healthy?y", 200),
+        ("https://x/metrics", 200),
+        ("http://x", 200),
+        ("http://x?y", 200),
+        ("http://x/nowhere", 404),
+        ("http:///metrics", 404),
+        ("ftp://x/metrics", 404),
+    ],
+)
+def test_a_whole_url_is_a_request_target_too(serving, target, status):
+    asked = f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert talk(serving(), asked.encode()).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_who_has_asked_all_and_closes_that_half_still_gets_the_replies(serving):
+    web = serving()
+    one = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n"
+    for paths, statuses in (
+        ([b"metrics"], [b"200"]),
+        ([b"-/healthy", b"nowhere", b"metrics"], [b"200", b"404", b"200"]),
+    ):
+        with web.connect() as connection:
+            connection.sendall(b"".join(one % path for path in paths))
+            connection.shutdown(socket.SHUT_WR)
+            received = b""
+            while chunk := connection.recv(65536):  # and then the server closes, long before its idle time is up
+                received += chunk
+        assert [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]] == statuses
+        assert received.endswith(b"\n")
+    with web.connect() as connection:
+        connection.sendall(b"GET /metr")
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(65536) == b""
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

@@ -149,14 +149,67 @@ def test_a_file_that_yaml_chokes_on_is_a_named_error_at_once(written, bad):
 def test_a_certificate_and_a_key_that_do_not_belong_together_are_named(web_directory):
     path = web_directory.write()
     web_directory.authority.issue_cert("other").private_key_pem.write_to_path(web_directory.path / "server.key")
-    assert "key values mismatch" in problems(path)[0].lower().replace("_", " ")
+    key, cert = web_directory.path / "server.key", web_directory.path / "server.pem"
+    (found,) = problems(path)
+    assert f"key_file {key} is not the key of the first certificate in tls_server_config.cert_file {cert}" in found
 
 
-def test_an_expired_or_encrypted_key_never_asks_the_terminal(web_directory):
+CLIENT_CA = "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: ca.pem\n"
+PEM_FILES = {"cert_file": "server.pem", "key_file": "server.key", "client_ca_file": "ca.pem"}
+
+
+@pytest.mark.parametrize("name", PEM_FILES)
+def test_a_pipe_for_a_certificate_is_refused_by_what_it_is_and_not_waited_for(web_directory, name):
+    place = web_directory.path / PEM_FILES[name]
+    place.unlink()
+    os.mkfifo(place)
+    assert problems(web_directory.write(CLIENT_CA)) == (f"tls_server_config.{name} {place} is not a regular file",)
+
+
+BAD_PEM = {
+    "empty": ("", "is empty"),
+    "text": ("broken", "it is not PEM data"),
+    "something else": ("-----BEGIN DH PARAMETERS-----\nMA==\n-----END DH PARAMETERS-----\n", "but DH PARAMETERS"),
+}
+
+
+@pytest.mark.parametrize("name", PEM_FILES)
+@pytest.mark.parametrize("bad", BAD_PEM)
+def test_a_file_that_holds_no_certificate_is_named_with_what_it_holds(web_directory, name, bad):
+    text, said = BAD_PEM[bad]
+    place = web_directory.path / PEM_FILES[name]
+    place.write_text(text)
+    (found,) = problems(web_directory.write(CLIENT_CA))
+    assert found.startswith(f"tls_server_config.{name} {place} ")
+    assert said in found
+
+
+@pytest.mark.parametrize("name", PEM_FILES)
+def test_a_file_that_breaks_off_or_is_damaged_is_named(web_directory, name):
+    place = web_directory.path / PEM_FILES[name]
+    whole = place.read_text()
+    place.write_text(whole[: len(whole) // 3])
+    (found,) = problems(web_directory.write(CLIENT_CA))
+    assert f"tls_server_config.{name} {place} breaks off" in found
+    lines = whole.splitlines()
+    place.write_text("\n".join([lines[0], lines[1][::-1], *lines[2:]]) + "\n")
+    (found,) = problems(web_directory.write(CLIENT_CA))
+    assert f"tls_server_config.{name} {place}" in found
+    assert "damaged" in found
+    assert "_ssl.c" not in found
+
+
+def test_certificate_and_authority_that_are_both_bad_are_both_named(web_directory):
+    (web_directory.path / "server.pem").write_text("broken")
+    web_directory.ca.write_text("broken")
+    assert len(problems(web_directory.write(CLIENT_CA))) == 2
+
+
+def test_an_encrypted_key_is_named_and_never_asks_the_terminal(web_directory):
     (web_directory.path / "server.key").write_text(
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIBvTBX\n-----END ENCRYPTED PRIVATE KEY-----\n"
     )
-    assert problems(web_directory.write())
+    assert "server.key holds an encrypted key" in problems(web_directory.write())[0]
 
 
 def test_tls_is_spoken_and_plain_http_is_not(serving, web_directory):
@@ -233,6 +286,21 @@ def test_a_new_certificate_is_taken_without_a_restart_and_a_bad_one_is_not(servi
         "the web configuration was not reloaded",
         "the web configuration was reloaded",
     ]
+
+
+def test_a_pipe_for_a_certificate_leaves_the_old_one_in_force_and_what_comes_after_is_taken(serving, web_directory):
+    path = web_directory.write()
+    web = serving(path=path)
+    os.mkfifo(web_directory.path / "new.pem")
+    path.write_text("tls_server_config:\n  cert_file: new.pem\n  key_file: server.key\n")
+    until(lambda: [line for line in web.log.lines if line[0] == "error"])
+    assert f"cert_file {web_directory.path / 'new.pem'} is not a regular file" in web.log.lines[-1][2]["detail"]
+    assert httpx.get(f"{web.url}/metrics", verify=trusting(web_directory)).status_code == 200
+    # Mended in the file that only the refused configuration names; the configuration itself stays as it is.
+    (web_directory.path / "new.pem").unlink()
+    (web_directory.path / "server.pem").rename(web_directory.path / "new.pem")
+    until(lambda: web.log.lines[-1][1] == "the web configuration was reloaded")
+    assert httpx.get(f"{web.url}/metrics", verify=trusting(web_directory)).status_code == 200
 
 
 def test_users_change_without_a_restart(serving, written):

@@ -22,8 +22,12 @@ from mpswatch.documents import (
 from mpswatch.evidence.limits import given
 from mpswatch.evidence.partitions import partitioned
 from mpswatch.evidence.quantities import WORDS, Reading, quantities_of, readings
+from mpswatch.evidence.verdict import doubts
+from mpswatch.names import printable
 
 BAR = 40
+
+VERDICT_STYLES = {"not_enforced": "red", "unknown": "yellow"}
 
 
 def console(*, to_stderr: bool = False) -> Console:
@@ -104,7 +108,7 @@ def _about(cell: Cell) -> list[tuple[str, str]]:
         ({True: "yes", False: "no", None: "?"}[cell.self_was_managed], ""),
         (f"unknown: {cell.unknown_reason}", "red")
         if cell.unknown_reason is not None
-        else (verdict.replace("_", " "), {"not_enforced": "red", "unknown": "yellow"}.get(verdict, "")),
+        else (verdict.replace("_", " "), VERDICT_STYLES.get(verdict, "")),
     ]
 
 
@@ -129,6 +133,8 @@ def bars(document: SweepDocument) -> Iterable[str]:
 
 def print_sweep(document: SweepDocument, out: Console) -> None:
     out.print(sweep(document))
+    for verdict, line in doubts(document.cells):
+        out.print(Text(printable(line), style=VERDICT_STYLES[verdict]), soft_wrap=True)
     out.print()
     for line in bars(document):
         out.print(Text(line), soft_wrap=True)

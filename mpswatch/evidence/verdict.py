@@ -7,7 +7,7 @@ outside MPS a client runs as fast as under a cap of 100 %.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mpswatch.documents import CapEnforcement, CapVerdict, Cell
 
@@ -19,6 +19,15 @@ than any run to run variation seen (1.5 %, docs/method.md)."""
 def verdicts(cells: Sequence[Cell]) -> tuple[CapVerdict, ...]:
     """One verdict a cell, in the cells' order, which does not matter otherwise."""
     return tuple(_verdict(cell, cells) for cell in cells)
+
+
+def doubts(cells: Sequence[Cell]) -> Iterator[tuple[CapEnforcement, str]]:
+    """A line for each cap that is not known to be enforced: its verdict, and the line with what speaks against it."""
+    for cell in cells:
+        verdict = cell.verdict
+        if verdict is not None and verdict.verdict != "enforced":
+            against = verdict.evidence[1:] or verdict.evidence  # the first of several says that the client was managed
+            yield verdict.verdict, f"{cell.cap} % {verdict.verdict.replace('_', ' ')}: {'; '.join(against)}"
 
 
 def _verdict(cell: Cell, cells: Sequence[Cell]) -> CapVerdict:

@@ -20,8 +20,14 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def mpswatch(tmp_path: Path) -> Iterator[Run]:
-    with Stack(tmp_path / "stack") as stack:
+def default() -> float:
+    """The percentage that the rehearsed daemon gives each client at most."""
+    return 100.0
+
+
+@pytest.fixture
+def mpswatch(tmp_path: Path, default: float) -> Iterator[Run]:
+    with Stack(tmp_path / "stack", default_percentage=default) as stack:
         stack.add_service("chat", memory_mib=636)
         settings = {
             "daemons": [{"name": "rehearsed", "pipe_directory": str(stack.pipe_directory)}],
@@ -47,14 +53,14 @@ def mpswatch(tmp_path: Path) -> Iterator[Run]:
         file = tmp_path / "mpswatch.yml"
         file.write_text(json.dumps(settings))
 
-        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        def run(*arguments: str, columns: int = 160) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 [sys.executable, "-m", "mpswatch", *arguments, "--config.file", str(file)],
                 capture_output=True,
                 text=True,
                 timeout=60,
                 check=False,
-                env={**os.environ, "COLUMNS": "160"},
+                env={**os.environ, "COLUMNS": str(columns)},
             )
 
         yield run
@@ -82,6 +88,20 @@ def test_a_quick_sweep_shows_its_one_figure_and_the_verdict(mpswatch: Run) -> No
     assert "verdict" in done.stdout
     assert "burst TFLOPS" in done.stdout
     assert "sustained" not in done.stdout
+
+
+@pytest.mark.parametrize("default", [60.0])
+def test_below_the_table_stands_why_a_cap_is_not_enforced_after_a_sweep_and_from_the_archive(mpswatch: Run) -> None:
+    """Under a server that gives each client 60 % no cap above that is enforced."""
+    doubt = "100 % unknown: the client saw 78 of 132 SMs; 100 % implies at most 132; that is less than this cap implies"
+    for done in (mpswatch("sweep", columns=80), mpswatch("archive", "show", columns=80)):
+        assert done.returncode == Exit.OK, done.stderr
+        (line,) = [line for line in done.stdout.splitlines() if " % unknown: " in line]
+        assert line.startswith(doubt)
+        above, below = done.stdout.split(line)
+        assert "verdict" in above
+        assert "█" in below
+        assert max(map(len, above.splitlines())) <= 80
 
 
 def test_a_thorough_document_is_what_its_schema_says(mpswatch: Run) -> None:

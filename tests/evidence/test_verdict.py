@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mpswatch.documents import Cell, SmExpectation
-from mpswatch.evidence.verdict import OUT_OF_ORDER, verdicts
+from mpswatch.evidence.verdict import OUT_OF_ORDER, doubts, verdicts
 
 TOTAL = 132
 H200 = {"100": (132, 742.0), "75": (98, 587.0), "50": (66, 436.0), "25": (32, 223.0), "10": (12, 85.0)}
@@ -64,6 +65,27 @@ def test_a_curve_that_contradicts_the_sm_counts_decides_nothing() -> None:
     cells = curve(at_25=(32, 460.0))
     assert said(cells)["25"] == "unknown"
     assert "contradicts" in verdicts(cells)[3].evidence[-1]
+
+
+def test_each_cap_that_is_not_enforced_has_one_line_that_says_why() -> None:
+    cells = [*curve(at_75=(98, 800.0), at_50=(132, 742.0), at_25=(16, 100.0)), cell("5", None, None)]
+    judged = [
+        msgspec.structs.replace(one, verdict=verdict) for one, verdict in zip(cells, verdicts(cells), strict=True)
+    ]
+    lines = [
+        (
+            "75 % unknown: the client saw 98 of 132 SMs; 75 % implies at most 99; its 800 TFLOPS are more than the 742"
+            " of 100 %, which saw 132 SMs: the curve contradicts the SM counts"
+        ),
+        "50 % not enforced: the client saw 132 of 132 SMs; 50 % implies at most 66",
+        (
+            "25 % unknown: the client saw 16 of 132 SMs; 25 % implies at most 33; that is less than this cap implies"
+            " (more than 25): a lower limit acts, not this cap"
+        ),
+        "5 % unknown: not measured as a managed client: deadline",
+    ]
+    assert list(doubts(judged)) == list(zip(("unknown", "not_enforced", "unknown", "unknown"), lines, strict=True))
+    assert list(doubts(cells)) == [], "a run of before there were verdicts"
 
 
 def test_one_cap_alone_is_judged_by_its_sm_count() -> None:

@@ -3,7 +3,8 @@
 Five kinds. A *server* is in a daemon's server list. *Ours* are the processes of the session that holds the lock on a
 pipe directory. *Managed* is a client of any configured daemon. *Foreign* is everybody else, and *unresolved* whoever
 cannot be told: the process is gone, or a daemon could not be asked and the driver does not say either. So while a
-daemon is silent a foreign figure stays right, or `foreign_unknown` names the reason why there is none.
+daemon is silent `foreign_unknown` names the reason why there is no foreign figure, or it is a lower bound: whom the
+driver books to MPS is unresolved, being most likely that daemon's client, but it may be one of a daemon unwatched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mpswatch.documents import DaemonLook, Disagreement, GpuLook, GpuProcess, Reason, Tenant, TenantKind
+from mpswatch.documents import DaemonLook, Disagreement, GpuLook, GpuProcess, Reason, ServerLook, Tenant, TenantKind
 from mpswatch.names import shown
 from mpswatch.proc import Identity
 
@@ -20,9 +21,6 @@ Key = tuple[int, int | None, str | None]
 """What a tenant is known by: pid, start ticks, GPU uuid."""
 
 _SERVER_COMMAND = "nvidia-cuda-mps"
-
-_OTHER_NUMBERS = {Reason.IDENTITY_AMBIGUOUS, Reason.SERVER_VANISHED}
-"""Why a listed server is no such process here: its daemon may live in another pid namespace and list other numbers."""
 
 
 @dataclass(slots=True)
@@ -91,8 +89,8 @@ def tell_apart(
 def foreign_unknown(gpus: Sequence[GpuLook], tenants: Iterable[Tenant]) -> dict[str, Reason]:
     """The GPUs whose foreign tenants are not all known, with the reason.
 
-    A process that is gone from /proc and memory that the driver itself books to an MPS client make no foreign figure
-    wrong; a process of which nobody can say whether it is managed does.
+    A process that is gone from /proc makes no foreign figure wrong, and one that the driver books to MPS leaves it a
+    lower bound; a process of which nobody at all can say whether it is managed makes it unknown.
     """
     unknown: dict[str, Reason] = {}
     for look in gpus:
@@ -116,6 +114,15 @@ def clients_known(look: DaemonLook) -> bool:
     return look.servers.value is not None and all(server.clients is not None for server in look.servers.value)
 
 
+def numbers_of_others(server: ServerLook) -> Reason | None:
+    """Why a listed server is no such process here: its daemon may live in another pid namespace and list other numbers.
+
+    None where it is one, or where that cannot be told.
+    """
+    reason = server.unknown.get("start_ticks") if server.start_ticks is None else None
+    return reason if reason in {Reason.IDENTITY_AMBIGUOUS, Reason.SERVER_VANISHED} else None
+
+
 def _said(daemons: Sequence[DaemonLook]) -> _Daemons:
     said = _Daemons()
     for look in daemons:
@@ -127,10 +134,10 @@ def _said(daemons: Sequence[DaemonLook]) -> _Daemons:
             said.unclear = said.unclear or _as_reason(look.servers.unknown_reason)
         for server in look.servers.value or ():
             said.servers[server.pid] = (look.name, server.start_ticks)
-            missing = server.unknown.get("start_ticks") if server.start_ticks is None else None
-            if server.clients is None or missing in _OTHER_NUMBERS:
-                said.unclear = said.unclear or server.unknown.get("clients") or missing or Reason.SERVER_VANISHED
-            if missing not in _OTHER_NUMBERS:
+            others = numbers_of_others(server)
+            if server.clients is None or others is not None:
+                said.unclear = said.unclear or server.unknown.get("clients") or others or Reason.SERVER_VANISHED
+            if others is None:
                 said.clients |= dict.fromkeys(server.clients or (), look.name)
     return said
 

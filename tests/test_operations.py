@@ -38,6 +38,7 @@ nvidia-smi says [N/A]
 nvidia-smi says [Insufficient Permissions]
 MIG
 pid namespace blind
+process list blind
 clock stepped back and forth
 archive read-only
 archive full
@@ -52,7 +53,7 @@ client answers nonsense
 client answers late
 client dies in each phase
 """.strip().splitlines()
-"""Every fault that the issue names, in its words."""
+"""Every fault that the issue names, in its words, and a blind list."""
 
 REFUSERS = (
     "sweep/preflight.py",

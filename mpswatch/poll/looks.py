@@ -69,11 +69,13 @@ class Look:
         return self.gpus.looks is not None and self.proc.success and all(look.success for _, look in self.daemons)
 
     def doubtful(self) -> set[object]:
-        """What a look in mid-change gets wrong: whoever seems foreign or gone, and lists that disagree."""
+        """What a look in mid-change gets wrong: whoever seems foreign or gone, and lists that disagree or are blind."""
         found: set[object] = {(key(t), t.kind) for t in self.tenants if t.kind in {"foreign", "unresolved"}}
         for disagreement in self.disagreements:
             found.update((pid, "client") for pid in disagreement.only_in_client_list)
             found.update((pid, "driver") for pid in disagreement.only_in_driver_list)
+        blind = Reason.PROCESS_LIST_BLIND
+        found.update((gpu.gpu.uuid, blind) for gpu in self.gpus.looks or () if gpu.processes.unknown_reason == blind)
         return found
 
 

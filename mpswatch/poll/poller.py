@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -29,6 +30,7 @@ from mpswatch.identity import Identities, Known
 from mpswatch.mps.control_log import ControlLog
 from mpswatch.poll import looks
 from mpswatch.poll.asked import Asked
+from mpswatch.poll.blindness import sighted
 from mpswatch.poll.limits import Limits
 from mpswatch.poll.looks import DaemonAddress, Gpus, Look
 from mpswatch.poll.patterns import Patterns
@@ -100,7 +102,7 @@ class Poller:
         """A fresh snapshot. Does not raise for anything outside: what is not known says so.
 
         The lists are read one after the other, and clients come and go meanwhile. So whoever newly seems foreign,
-        gone or in disagreement is looked at once more before anybody says so.
+        gone or in disagreement, and a list that lacks everybody, is looked at once more before anybody says so.
         """
         with self._one_at_a_time:
             started_at = self._clock()
@@ -156,6 +158,8 @@ class Poller:
             for one, (look, source) in zip(asked, found, strict=True)
         )
         seen = tuple(look for look, _ in daemons)
+        if gpus.looks is not None:
+            gpus = replace(gpus, looks=sighted(seen, gpus.looks))
         identities, proc = self._identities(seen, gpus.looks or ())
         tenants, disagreements = tell_apart(
             daemons=seen,

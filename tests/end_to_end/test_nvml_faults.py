@@ -56,9 +56,14 @@ class Host:
         server.write_text("#!/bin/sh\nread nothing\n")  # a script, so that it goes by this name
         server.chmod(0o755)
         self.server = subprocess.Popen([server], stdin=subprocess.PIPE)
-        servers = {str(self.server.pid): {"clients": []}}
-        (self.pipe / "fake.json").write_text(json.dumps({"mode": "honest", "connections": [{"servers": servers}]}))
+        self.serve()
         self.running = []
+
+    def serve(self, *clients):
+        servers = {str(self.server.pid): {"clients": clients}}
+        fresh = self.folder / "fake.new"
+        fresh.write_text(json.dumps({"mode": "honest", "connections": [{"servers": servers}]}))
+        fresh.rename(self.pipe / "fake.json")
 
     def play(self, *lines):
         fresh = self.scenario.with_suffix(".new")
@@ -219,6 +224,22 @@ def test_the_gpu_is_lost(host, nvml):
         poll={"gpus": {"value": [{"conditions": {"unknown": {"memory_used_bytes": "gpu_lost"}}}]}},
     )
     nvml.refuses("gpu_lost")
+
+
+@fault("process list blind")
+def test_a_list_that_lacks_the_server_and_all_its_clients_is_not_believed(host, nvml):
+    client, parent = os.getpid(), os.getppid()
+    host.serve(client)
+    for others in ([], [f"process 0 {parent} 1048576 0 0 0 stranger"]):
+        host.play(*others)
+        nobody_is_known(nvml, "process_list_blind", of_the_gpu={'poll_success{source="nvml"}': 1, "gpu_info": 1})
+    host.play(*others, f"process 0 {host.server.pid} 1048576 0 0 0 nvidia-cuda-mps-server")
+    nvml.until(lambda: nvml.value("foreign_tenants") == 1)  # a client that has just joined, or left, is no blindness
+    assert nvml.value("managed_clients", daemon="stack") == 1
+    host.play(*others, f"process 0 {client} 1048576 1 0 0 client")
+    nvml.until(lambda: nvml.value("managed_memory_bytes") == 1 << 20)
+    assert nvml.value("foreign_tenants") == 1
+    host.serve()
 
 
 @fault("pid namespace blind")

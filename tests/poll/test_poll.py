@@ -243,6 +243,28 @@ def test_a_blind_list_makes_tenants_unknown_and_not_absent(host, daemon):
     assert snapshot.foreign_unknown == {UUID: Reason.PID_NAMESPACE_BLIND}
 
 
+def test_a_list_without_anybody_is_looked_at_once_more_before_it_is_called_blind(host, daemon):
+    """Asked a moment before the stack came up; then a list that stays so."""
+    source = Source(rows=())
+    rows = iter([(), ROWS])
+    ask = source.look
+
+    def later():
+        source.rows = next(rows, ())
+        return ask()
+
+    source.look = later
+    watch = poller(host, daemon, sources=[source])
+    assert kinds(watch.look()) == {577: "managed", 578: "managed", 581: "foreign", 633: "server"}
+    source.asked = 0
+    for _ in range(2):
+        snapshot = watch.look()
+        assert (snapshot.tenants.value, snapshot.tenants.unknown_reason) == (None, "process_list_blind")
+        assert snapshot.foreign_unknown == {UUID: Reason.PROCESS_LIST_BLIND}
+        assert snapshot.disagreements == ()
+    assert source.asked == 3, "an old doubt is not looked at twice"
+
+
 def test_a_fault_of_our_own_in_one_source_is_an_internal_error_of_that_source(host, daemon):
     source = Source()
     source.error = ZeroDivisionError("ours")

@@ -48,7 +48,8 @@ TENANTS = (
     gauge(
         "foreign_tenants",
         "uuid",
-        "Processes on the GPU that are no client of any watched daemon, nor its server.",
+        "Processes on the GPU that are no client of any watched daemon, nor its server; while a daemon is silent at "
+        "least so many: MPS clients that are not known to be foreign are unresolved_tenants then.",
         NO_POLL + ", the GPU's processes are unknown, or some may be managed and their daemon is silent",
         "max_over_time(mpswatch_foreign_tenants[5m]) > 0",
     ),

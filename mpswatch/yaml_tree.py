@@ -61,64 +61,91 @@ def dotted(place: Place) -> str:
     return path
 
 
-def _unfit(node: yaml.ScalarNode) -> str | None:
-    """Why a value cannot be handed on: nobody could even show it in a message."""
+_TYPED = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("bool", "int", "float", "timestamp", "binary"))
+
+
+def _unfit(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str | None:
+    """Why a value cannot be handed on: it is not what it looks like, or nobody could even show it in a message."""
     if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _MOST_DIGITS:
         return f"a number of more than {_MOST_DIGITS} digits"
     try:
         node.value.encode()
     except UnicodeEncodeError:
         return "holds half of a pair of surrogates, which is no character"
+    if node.tag in _TYPED:
+        kind = node.tag.rpartition(":")[2]
+        try:
+            loader.construct_object(node)
+        except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            # YAML takes 2026-13-45 for a date. Other values are not repeated: one may be a password
+            why = f" ({error})" if kind == "timestamp" and isinstance(error, ValueError) else ""
+            return f"is no {kind}, and YAML takes it for one{why}: put a text in quotes"
     return None
 
 
-def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list[Problem], above: set[int]) -> None:
-    if len(lines) > MOST_PLACES:
-        return
-    if id(node) in above:  # an alias to a node that holds it: safe_load would build an endless object
-        problems.append(Problem(dotted(place), "an alias to something that holds it", node.start_mark.line + 1))
-        return
-    above = above | {id(node)}
-    if isinstance(node, yaml.ScalarNode):
-        fault = _unfit(node)
-        if fault is not None:
-            problems.append(Problem(dotted(place), fault, node.start_mark.line + 1))
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
-                problems.append(Problem(dotted(place), "has a list or a map as a key: a key is a text", line))
-                continue
-            name = str(key.value)
-            below = (*place, name)
-            if below in lines:
-                problems.append(Problem(dotted(below), f"is there twice, first on line {lines[below]}", line))
-                continue
-            lines[below] = line
-            _walk(key, below, lines, problems, above)
-            _walk(value, below, lines, problems, above)
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            lines[(*place, index)] = item.start_mark.line + 1
-            _walk(item, (*place, index), lines, problems, above)
+class _Walk:
+    """Every key and item of a file: their lines, and what is wrong with them."""
+
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self.lines: dict[Place, int] = {}
+        self.problems: list[Problem] = []
+        self._loader = loader
+
+    def through(self, node: yaml.Node, place: Place = (), above: frozenset[int] = frozenset()) -> None:
+        """Go through `node`, which stands at `place` below the nodes `above`."""
+        if len(self.lines) > MOST_PLACES:
+            return
+        if id(node) in above:  # an alias to a node that holds it: safe_load would build an endless object
+            self._complain(place, "an alias to something that holds it", node)
+            return
+        above |= {id(node)}
+        if isinstance(node, yaml.ScalarNode):
+            fault = _unfit(self._loader, node)
+            if fault is not None:
+                self._complain(place, fault, node)
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                self._entry(key, value, place, above)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self.lines[(*place, index)] = item.start_mark.line + 1
+                self.through(item, (*place, index), above)
+
+    def _entry(self, key: yaml.Node, value: yaml.Node, place: Place, above: frozenset[int]) -> None:
+        if not isinstance(key, yaml.ScalarNode):
+            self._complain(place, "has a list or a map as a key: a key is a text", key)
+            return
+        below = (*place, str(key.value))
+        if below in self.lines:
+            self._complain(below, f"is there twice, first on line {self.lines[below]}", key)
+            return
+        self.lines[below] = key.start_mark.line + 1
+        self.through(key, below, above)
+        self.through(value, below, above)
+
+    def _complain(self, place: Place, message: str, node: yaml.Node) -> None:
+        self.problems.append(Problem(dotted(place), message, node.start_mark.line + 1))
 
 
 def read_yaml(data: bytes) -> tuple[Any, dict[Place, int], list[Problem]]:
     """The plain data in `data`, the line of every key, and what is wrong with it as YAML."""
     lines: dict[Place, int] = {}
-    problems: list[Problem] = []
     try:
         loader = yaml.SafeLoader(data)
+        walk = _Walk(loader)
+        lines = walk.lines
         try:
             node = loader.get_single_node()
             if node is None:
                 return {}, {}, []
-            _walk(node, (), lines, problems, set())
+            walk.through(node)
             if len(lines) > MOST_PLACES:
-                problems = [Problem("", f"holds more than {MOST_PLACES} keys and items, aliases followed")]
-            if problems:
-                return None, lines, problems
+                walk.problems = [Problem("", f"holds more than {MOST_PLACES} keys and items, aliases followed")]
+            if walk.problems:
+                return None, lines, walk.problems
             return loader.construct_document(node), lines, []
+        except RecursionError:
+            return None, lines, [Problem("", "is nested too deeply", loader.line + 1)]
         finally:
             loader.dispose()
     except (
@@ -127,7 +154,7 @@ def read_yaml(data: bytes) -> tuple[Any, dict[Place, int], list[Problem]]:
         TypeError,
     ):  # a tag that its value does not fit: !!bool maybe, !!timestamp soon
         return None, lines, [Problem("", "not YAML: a value does not fit its tag")]
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         return None, lines, [Problem("", f"not YAML: {what}", mark.line + 1 if mark is not None else None)]

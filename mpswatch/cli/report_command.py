@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from mpswatch.archive import Archive
+from mpswatch.archive import Archive, ArchiveError
 from mpswatch.cli.history_command import moment
 from mpswatch.cli.options import ARCHIVE, Source, configured
+from mpswatch.documents import Reason
 from mpswatch.journal import Journal
 from mpswatch.names import printable
 
@@ -36,7 +40,8 @@ def command(*, source: Source, output: Path, since: str | None, until: str | Non
     period = gather(Archive(directory), Journal(directory), since=begin, until=end, progress=building)
     _put(output, write(period))
     if pictures is not None:
-        pictures.mkdir(parents=True, exist_ok=True)
+        with _named(pictures):
+            pictures.mkdir(parents=True, exist_ok=True)
         for name, svg in svgs(period).items():
             _put(pictures / name, svg)
     runs = sum(len(one.runs) for one in period.series)
@@ -45,19 +50,36 @@ def command(*, source: Source, output: Path, since: str | None, until: str | Non
         click.echo(printable(f"not in it: {problem}"), err=True)
 
 
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn the operating system's error into ours, with the path that the user gave and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # the reader of the pipe had enough
+        detail = f"cannot write {path}: {error.strerror or error}"
+        remedy = _REMEDIES.get(error.errno or 0, "give a path in a directory that is there and that you may write to")
+        raise ArchiveError(Reason.ARCHIVE_WRITE_FAILED, detail, remedy) from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free space on that file system, or give a path on another",
+    errno.EDQUOT: "free space below your quota, or give a path on another file system",
+}
+
+
 def _put(path: Path, text: str) -> None:
     """Write a file whole or not at all; into a pipe or a device (/dev/stdout), which are not to be replaced."""
-    try:
+    with _named(path):
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
         else:
             _replace(path.resolve(), text)
-    except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _replace(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}-")
     temporary = Path(name)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:

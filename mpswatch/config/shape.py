@@ -36,6 +36,7 @@ QuietHours: TypeAlias = Annotated[
 Address: TypeAlias = Annotated[
     tuple[str, int], _leaf(units.listen_address, "HOST:PORT, such as 127.0.0.1:10677, or :10677 for all interfaces")
 ]
+HostName: TypeAlias = Annotated[str, _leaf(units.host_name, "a host's name")]
 Text: TypeAlias = Annotated[str, _leaf(units.text, "a text on one line")]
 Groups: TypeAlias = Annotated[tuple[str, ...], _some_of(units.GROUPS)]
 Kinds: TypeAlias = Annotated[tuple[WorkKind, ...], _some_of(get_args(WorkKind))]
@@ -222,7 +223,7 @@ class Config(Section, frozen=True, kw_only=True):
     `daemons` None is `auto`: those that run here.
     """
 
-    host: Text
+    host: HostName
     daemons: tuple[DaemonEntry, ...] | None
     archive: ArchiveSection
     gpu: GpuSection = GpuSection()

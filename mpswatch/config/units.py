@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from datetime import time
 from typing import TypeVar
 
+_LONGEST_NAME = 253  # of a name in the DNS
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -77,6 +78,17 @@ def positive_duration(raw: object) -> float:
     if not seconds > 0:
         raise UnfitError("must be above 0")
     return seconds
+
+
+def host_name(raw: object) -> str:
+    """A host's name: it is shown everywhere, and names files of the archive."""
+    if not isinstance(raw, str) or not raw:
+        raise UnfitError("not a text")
+    if len(raw) > _LONGEST_NAME:
+        raise UnfitError(f"longer than {_LONGEST_NAME} characters")
+    if not raw.isprintable() or any(one.isspace() or one in "/\\" for one in raw):
+        raise UnfitError("has a space, a slash, or a character that cannot be seen")
+    return raw
 
 
 def size(raw: object) -> int:

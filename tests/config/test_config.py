@@ -292,7 +292,7 @@ ALIASES = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     [
         (ALIASES, "keys and items"),
         ("host: x\n" + "# filled up\n" * 30_000, "larger than"),
-        ("[" * 3_000, "not YAML"),
+        ("[" * 3_000, "is nested too deeply"),
     ],
 )
 def test_a_file_that_would_keep_a_reload_busy_for_minutes_is_refused_at_once(faults, text, said):
@@ -327,4 +327,27 @@ def test_a_number_that_nobody_could_write_out_is_a_fault_with_its_place(faults, 
 
 @pytest.mark.parametrize("value", ["!!timestamp soon", "!!bool maybe", "!!int ''", "!!float ''"])
 def test_a_value_that_does_not_fit_its_tag_is_a_fault(faults, value):
-    assert faults(f"host: {value}") == {"": "not YAML: a value does not fit its tag"}
+    kind = value.split()[0].removeprefix("!!")
+    assert faults(f"host: {value}") == {"host": f"is no {kind}, and YAML takes it for one: put a text in quotes"}
+
+
+def test_a_day_that_no_month_has_is_named_with_its_line_as_a_value_and_as_a_key(loaded):
+    with pytest.raises(ConfigError, match=r"2026-13-45 \(line 2\): is no timestamp.*month must be in"):
+        loaded("poll: {}\n2026-13-45: 1")
+    with pytest.raises(ConfigError, match=r"sweep.interval \(line 3\): is no timestamp"):
+        loaded("poll: {}\nsweep:\n  interval: 2026-13-45")
+
+
+def test_a_file_that_is_nested_too_deeply_is_named_with_the_line(loaded):
+    with pytest.raises(ConfigError, match=r"is nested too deeply \(line 3\)"):
+        loaded("poll: {}\nsweep:\n  " + "[" * 5000)
+
+
+@pytest.mark.parametrize("name", [r"\e[31mX", "a b", "a/../c", r"\u202eabc", "", "x" * 300, r"a\nb"])
+def test_a_host_is_named_by_what_can_be_seen_and_can_name_a_file(faults, name):
+    assert set(faults(f'host: "{name}"')) == {"host"}
+
+
+@pytest.mark.parametrize("name", ["gpu-host", "gpu_7.example.com", "knoten-ä", "10.0.0.7", "fe80::1"])
+def test_a_name_that_hosts_have_is_a_host(loaded, name):
+    assert loaded(f'host: "{name}"').host == name

@@ -305,3 +305,52 @@ def test_a_pipe_is_written_into_and_a_link_followed_neither_is_replaced(archive,
     assert link.is_symlink()
     assert aim.read_text().startswith("<!doctype html>")
     assert {path.name for path in tmp_path.iterdir()} == {"archive", "pipe", "link.html", "aim.html"}
+
+
+def test_what_cannot_be_written_is_said_in_one_line_with_a_remedy_and_leaves_nothing(archive, tmp_path):
+    full = tmp_path / "full"
+    full.mkdir()
+    taken = tmp_path / "taken"
+    taken.touch()
+    report = ("report", "--archive", archive.directory, "--output")
+    for output in ("/proc/x", "/dev/full", tmp_path / "no" / "x.html", tmp_path / ("x" * 300)):
+        done = command(*report, output)
+        assert done.returncode == 1
+        first, remedy = done.stderr.splitlines()
+        assert first.startswith(f"mpswatch: cannot write {output}: ")
+        assert remedy.startswith("  ")
+    done = command(*report, tmp_path / "r.html", "--pictures", taken / "x")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"mpswatch: cannot write {taken / 'x'}: Not a directory\n")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", full], check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done = command(*report, full / "r.html")
+        assert done.returncode == 1
+        assert done.stderr.startswith(
+            f"mpswatch: cannot write {full / 'r.html'}: No space left on device\n  free space"
+        )
+        assert list(full.iterdir()) == []
+    finally:
+        subprocess.run(["umount", full], check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"archive", "full", "taken", "r.html"}
+
+
+def test_pictures_follow_links_and_do_not_replace_them(archive, tmp_path):
+    arguments = (
+        "report",
+        "--archive",
+        archive.directory,
+        "--output",
+        tmp_path / "r.html",
+        "--pictures",
+        tmp_path / "p",
+    )
+    assert command(*arguments).returncode == 0
+    name = min(pictures.iterdir())
+    aim = name.rename(tmp_path / "aim.svg")
+    aim.write_text("")
+    name.symlink_to(aim)
+    assert command(*arguments).returncode == 0
+    assert name.is_symlink()
+    assert aim.read_text().startswith("<?xml")

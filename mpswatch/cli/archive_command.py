@@ -58,20 +58,23 @@ def show_run(*, source: Source, run: str, as_json: bool) -> None:
 @command.command("validate")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--quiet", is_flag=True, help="Name only what is bad.")
-@configured(ARCHIVE)
-def validate(*, source: Source, paths: tuple[Path, ...], quiet: bool) -> None:
+@configured(ARCHIVE, AS_JSON)
+def validate(*, source: Source, paths: tuple[Path, ...], quiet: bool, as_json: bool) -> None:
     """Check files: runs, polls, interference, and journals (.jsonl); a directory stands for all of those below it.
 
     Without PATHS the archive is checked. Each bad one is named with the place of the fault, and the exit code is 1.
     """
-    bad = 0
-    for path in _files(paths or (_archive(source).directory,)):
-        fault = _fault(path)
-        if fault is not None:
-            bad += 1
-            click.echo(printable(f"{path}: {fault}"), err=True)
-        elif not quiet:
-            click.echo(printable(f"{path}: in order"))
+    found = [(path, _fault(path)) for path in _files(paths or (_archive(source).directory,))]
+    bad = [(path, fault) for path, fault in found if fault is not None]
+    if as_json:
+        plain = [{"path": str(path), "fault": fault} for path, fault in (bad if quiet else found)]
+        click.echo(json.dumps(plain, indent=2))
+    else:
+        for path, fault in found:
+            if fault is not None:
+                click.echo(printable(f"{path}: {fault}"), err=True)
+            elif not quiet:
+                click.echo(printable(f"{path}: in order"))
     if bad:
         sys.stdout.flush()
         raise click.exceptions.Exit(Exit.FAILED)

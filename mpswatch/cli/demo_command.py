@@ -41,8 +41,8 @@ def command(*, source: Source, once: bool, stack: Path | None, as_json: bool) ->
     """Run the daemon on an embedded rehearsal stack: no GPU needed, and every document says `simulated`.
 
     Takes every option of `run`. The stack has two managed services and foreign tenants that come and go; the
-    measuring client is the real one, computing on the CPU. The first sweep is made at once. With --stack the stack
-    can be told things: python -m mpswatch.rehearsal tell DIR hang
+    measuring client is the real one, computing on the CPU. The first sweep is made at once. The stack can be
+    told things, in the directory that is printed or given: python -m mpswatch.rehearsal tell DIR hang
     """
     from mpswatch.rehearsal.demo import demo_stack  # noqa: PLC0415 - loads after the arguments are right
 
@@ -54,7 +54,7 @@ def command(*, source: Source, once: bool, stack: Path | None, as_json: bool) ->
         reread()  # faults are said before the stack starts
         with demo_stack(directory) as running:
             _wire(source, running)
-            code = _once(reread(), as_json=as_json) if once else _serve(reread)
+            code = _once(reread(), as_json=as_json) if once else _serve(reread, directory)
     finally:
         if stack is None:
             shutil.rmtree(directory, ignore_errors=True)  # as the stack has done by itself, where it had begun
@@ -89,15 +89,16 @@ def _once(config: Config, *, as_json: bool) -> Exit:
     return sweep_now(config, simulated=True, trigger="demo", as_json=as_json)
 
 
-def _serve(reread: Callable[[], Config]) -> Exit:
+def _serve(reread: Callable[[], Config], directory: Path) -> Exit:
     from mpswatch.cli.live import Live  # noqa: PLC0415 - only a demonstration that stays shows itself
     from mpswatch.daemon.run import run  # noqa: PLC0415
 
     config = reread()
-    host, port = config.web.listen_address
-    url = f"http://{host or 'localhost'}:{port}/"
-    click.echo(f"a rehearsal stack, no GPU: {url} and {url}metrics; archive {config.archive.directory}")
-    click.echo("Ctrl-C stops it")
+
+    def listening(url: str) -> None:
+        click.echo(f"a rehearsal stack, no GPU: {url} and {url}metrics; archive {config.archive.directory}")
+        click.echo(f"Ctrl-C stops it; it can be told things: python -m mpswatch.rehearsal tell {directory} hang")
+
     return run(
         config,
         reread=reread,
@@ -105,6 +106,7 @@ def _serve(reread: Callable[[], Config]) -> Exit:
         first_sweep_at_once=True,
         progress=Live(),
         after_sweep=_show,
+        listening=listening,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 from pathlib import Path
 
 import click
 
-from mpswatch.cli.options import LISTEN, WEB_FILE, Source, configured
+from mpswatch.cli.options import AS_JSON, LISTEN, WEB_FILE, Source, configured
 from mpswatch.daemon.exit import Exit
 
 DEADLINE = 5.0
@@ -16,20 +17,29 @@ DEADLINE = 5.0
 
 @click.command("healthcheck")
 @click.option("--ready", is_flag=True, help="Ask whether the first poll has finished, instead.")
-@configured(LISTEN, WEB_FILE)
-def command(*, source: Source, ready: bool) -> None:
+@configured(LISTEN, WEB_FILE, AS_JSON)
+def command(*, source: Source, ready: bool, as_json: bool) -> None:
     """Ask the daemon at the configured address whether it is healthy: exits 0 or 1. For container images."""
     config = source.load()
     host, port = config.web.listen_address
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - read, not bound
     path = "/-/ready" if ready else "/-/healthy"
+    tls = _has_tls(config.web.config_file)
+    status, error = None, None
     try:
-        status = _ask(host, port, path, tls=_has_tls(config.web.config_file))
-    except (OSError, http.client.HTTPException) as error:
-        click.echo(f"mpswatch: nobody answers at {host}:{port}: {error}", err=True)
-        raise click.exceptions.Exit(Exit.FAILED) from None
-    if status != 200:
-        click.echo(f"mpswatch: {path} says {status}", err=True)
+        status = _ask(host, port, path, tls=tls)
+    except (OSError, http.client.HTTPException) as caught:
+        error = f"nobody answers at {host}:{port}: {caught}"
+    else:
+        if status != 200:
+            error = f"{path} says {status}"
+    if as_json:
+        shown = f"[{host}]" if ":" in host else host
+        url = f"{'https' if tls else 'http'}://{shown}:{port}{path}"
+        click.echo(json.dumps({"url": url, "ok": error is None, "status": status, "error": error}, indent=2))
+    elif error is not None:
+        click.echo(f"mpswatch: {error}", err=True)
+    if error is not None:
         raise click.exceptions.Exit(Exit.FAILED)
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +24,7 @@ from mpswatch.daemon.mixing import refuse_mixed_stacks
 from mpswatch.daemon.once import Swept, sweep_once
 from mpswatch.daemon.parts import make_parts
 from mpswatch.daemon.sweeps import Outcome
+from mpswatch.daemon.work_directory import make_work_directory
 from mpswatch.documents import Event, InterferenceDocument, SweepDocument, to_json
 from mpswatch.names import printable
 from mpswatch.sweep.stop import Stop
@@ -45,7 +45,7 @@ def sweep_now(
     refuse_mixed_stacks(config, simulated=simulated)
     parts = make_parts(config, simulated=simulated)
     stop = Stop()
-    work = Path(tempfile.mkdtemp(prefix="mpswatch-"))
+    work = make_work_directory()
     _drain_on_signals(stop, work)
     snapshot = parts.poller.look()
     swept = sweep_once(

@@ -77,6 +77,13 @@ def web_file_of(config: Config) -> WebFile | None:
     return WebFile.load(Path(config.web.config_file)) if config.web.config_file is not None else None
 
 
+def url_of(config: Config, sockets: Sequence[socket.socket], *, tls: bool) -> str:
+    """Where a browser on this host finds the page: `http://127.0.0.1:10677/`."""
+    host, _ = config.web.listen_address
+    host = f"[{host}]" if ":" in host else host or "localhost"
+    return f"{'https' if tls else 'http'}://{host}:{sockets[0].getsockname()[1]}/"
+
+
 def bind_address(config: Config) -> list[socket.socket]:
     """Listen on the configured address; `AddressError` for one that is taken, with the remedy."""
     host, port = config.web.listen_address

@@ -83,9 +83,7 @@ def _load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> list[str]:
             return faults
         if "KEY_VALUES_MISMATCH" in str(error):
             return [f"{key.name} is not the key of the first certificate in {cert.name}"]
-        if isinstance(error, ssl.SSLError) and not getattr(
-            error, "reason", None
-        ):  # what it is of the certificate, was seen above
+        if isinstance(error, ssl.SSLError) and not getattr(error, "reason", None):
             return [f"{key.name} holds a private key that is damaged, or of a kind that OpenSSL does not read"]
         return [f"{cert.name} with {key.name}: {said(error)}"]
     return []

@@ -119,6 +119,13 @@ def test_validate_takes_any_file_and_names_the_place_that_is_bad(mpswatch, tmp_p
     assert done.returncode == Exit.FAILED
     assert f"{bad}: " in done.stderr
     assert "$.cells[2].tflops" in done.stderr
+    done = mpswatch("archive", "validate", REFERENCE, bad, "--json")
+    assert (done.returncode, done.stderr) == (Exit.FAILED, "")
+    good, faulty = json.loads(done.stdout)
+    assert good == {"path": str(REFERENCE), "fault": None}
+    assert faulty["path"] == str(bad)
+    assert "$.cells[2].tflops" in faulty["fault"]
+    assert json.loads(mpswatch("archive", "validate", REFERENCE, "--json", "--quiet").stdout) == []
     cut = tmp_path / "cut.json"
     cut.write_bytes(REFERENCE.read_bytes()[:1000])
     foreign = tmp_path / "foreign.json"
@@ -173,6 +180,14 @@ def test_pause_and_resume_say_what_they_did(mpswatch, tmp_path):
     assert mpswatch("pause", "--archive", tmp_path / "a").stdout == "sweeps were paused already\n"
     assert mpswatch("resume", "--archive", tmp_path / "a").stdout == "sweeps run again\n"
     assert mpswatch("resume", "--archive", tmp_path / "a").stdout == "sweeps were not paused\n"
+    for command, paused, changed in (
+        ("pause", True, True),
+        ("pause", True, False),
+        ("resume", False, True),
+        ("resume", False, False),
+    ):
+        said = json.loads(mpswatch(command, "--archive", tmp_path / "a", "--json").stdout)
+        assert said == {"archive": str(tmp_path / "a"), "paused": paused, "changed": changed}
     (tmp_path / "file").write_text("")
     done = mpswatch("pause", "--archive", tmp_path / "file")
     assert done.returncode == Exit.FAILED
@@ -183,6 +198,11 @@ def test_healthcheck_fails_where_nobody_answers(mpswatch):
     done = mpswatch("healthcheck", "--web.listen-address", "127.0.0.1:1")
     assert done.returncode == Exit.FAILED
     assert "nobody answers" in done.stderr
+    done = mpswatch("healthcheck", "--ready", "--json", "--web.listen-address", "127.0.0.1:1")
+    assert done.returncode == Exit.FAILED
+    said = json.loads(done.stdout)
+    assert (said["ok"], said["status"], said["url"]) == (False, None, "http://127.0.0.1:1/-/ready")
+    assert "refused" in said["error"]
 
 
 def test_doctor_opens_with_a_verdict_and_gives_a_remedy_for_what_is_missing(mpswatch, tmp_path):
@@ -194,6 +214,7 @@ def test_doctor_opens_with_a_verdict_and_gives_a_remedy_for_what_is_missing(mpsw
     plain = json.loads(mpswatch("doctor", "--json", PATH="/nonexistent").stdout)
     assert plain["sweeps_will_run"] is False
     assert all(line["remedy"] for line in plain["lines"] if line["what"] in {"control program", "pipe directory"})
+    assert "see `mpswatch doctor`" not in done.stdout
 
 
 def test_a_poll_without_anything_says_what_did_not_answer(mpswatch, tmp_path):
@@ -241,6 +262,25 @@ def test_a_demonstration_that_has_no_place_is_one_clear_line(mpswatch, tmp_path)
     assert done.returncode == Exit.REHEARSAL
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[0] == f"mpswatch: {tmp_path}/file/stack cannot be made: Not a directory"
+
+
+def test_a_demonstration_that_cannot_start_promises_no_address(mpswatch, tmp_path):
+    path = tmp_path / "web.yml"
+    path.write_text("tls_server_config: {cert_file: nothing.pem}\n")
+    done = mpswatch("demo", "--web.config.file", path, "--web.listen-address", "127.0.0.1:0")
+    assert done.returncode == Exit.USAGE
+    assert done.stdout == ""
+    assert "web.yml" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["cert_file", "key_file", "client_ca_file"])
+def test_a_pipe_for_a_certificate_stops_the_start_and_is_named_by_doctor(mpswatch, tmp_path, option):
+    os.mkfifo(tmp_path / "fifo")
+    path = tmp_path / "web.yml"
+    path.write_text(f"tls_server_config: {{{option}: fifo}}\n")
+    said = f"tls_server_config.{option} {tmp_path / 'fifo'} is not a regular file"
+    assert said in mpswatch("run", "--web.config.file", path, "--web.listen-address", "127.0.0.1:0").stderr
+    assert said in mpswatch("doctor", "--web.config.file", path).stdout
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ def section(view: View, kind: str, *, private: bool) -> Markup:
         for uuid, reason in sorted(snapshot.foreign_unknown.items())
         if kind == "foreign"
     ]
-    heads = ["process", "where", "pid", "GPU", "memory, MiB", "since"] + (["user", "command line"] if private else [])
+    heads = ["process", "where", "pid", "GPU", "memory, MiB", "seen since"]
+    if private:
+        heads += ["user", "command line"]
     rows = [
         [
             tag(

@@ -381,6 +381,8 @@ def test_behind_a_password_users_are_shown(serving, written, latest, facts):
     tenants = (facts.tenant(777, "foreign", uid=31337),)
     latest.record(facts.poll(tenants=facts.known(tenants)))
     web = serving(path=written(f"basic_auth_users:\n  ann: {hashed('secret')}\n"))
+    page = httpx.get(f"{web.url}/", auth=("ann", "secret")).text
+    assert "seen since" in page  # when we saw it first, which is not when it began
     for path in ("/", "/api/v1/latest"):
         assert "31337" in httpx.get(f"{web.url}{path}", auth=("ann", "secret")).text
 

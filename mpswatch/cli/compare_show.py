@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mpswatch.cli.show import console
+from mpswatch.cli.tables import narrow, print_whole
 from mpswatch.evidence.quantities import WORDS
 from mpswatch.history import Amount, CapChange, Comparison, Difference
 
@@ -20,18 +21,22 @@ def print_comparison(found: Comparison, first: str, second: str, *, simulated: b
     if found.not_comparable:
         said = "These runs are no two of one series: no ratio is formed. They differ in"
         out.print(Text(said, style="red"))
-        out.print(_differences(found.not_comparable, first, second))
+        print_whole(_differences(found.not_comparable, first, second), out)
     if found.circumstances:
         out.print(Text("What is otherwise:"))
-        out.print(_differences(found.circumstances, first, second))
+        print_whole(_differences(found.circumstances, first, second), out)
     else:
         out.print(Text("Tenants, driver, server, versions and environment are the same."))
-    table = Table()
-    for heading in ("cap", "TFLOPS", first, second, "change", "intervals apart"):
-        table.add_column(heading, justify="right" if heading in {"cap", "change"} else "left", overflow="fold")
+    table = narrow()
+    for heading in ("cap", "TFLOPS"):
+        table.add_column(heading, justify="right" if heading == "cap" else "left", no_wrap=True)
+    for heading in (first, second):
+        table.add_column(heading)
+    table.add_column("change", justify="right", no_wrap=True)
+    table.add_column("intervals apart")
     for change in found.caps:
         table.add_row(*(Text(text) for text in _row(change)))
-    out.print(table)
+    print_whole(table, out)
     for change in found.caps:
         if change.conditions:
             said = "; ".join(f"{one.what} {one.first} → {one.second}" for one in change.conditions)
@@ -60,9 +65,9 @@ def at(amount: Amount) -> str:
 
 
 def _differences(found: Sequence[Difference], first: str, second: str) -> Table:
-    table = Table()
+    table = narrow()
     for heading in ("what", first, second):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading)
     for one in found:
         table.add_row(Text(one.what), Text(one.first), Text(one.second))
     return table

@@ -64,7 +64,11 @@ def command(
         click.echo(json.dumps([history_show.plain(series, runs, cap) for series, runs in found], indent=2))
         return
     if not found:
-        click.echo("no run in this archive is like that", err=True)
+        asked = {"--gpu": gpu, "--daemon": daemon, "--plan": plan, "--since": since}
+        said = " ".join(f"{option} {value}" for option, value in asked.items() if value)
+        click.echo(printable(f"no run in {archive.directory}" + (f" is of {said}" if said else "")), err=True)
+        change = "leave one of these out" if said else "give another with --archive, or make a run: mpswatch sweep"
+        click.echo(f"  {change}; mpswatch archive ls lists what is there", err=True)
     for series, runs in found:
         history_show.print_series(series, runs, cap=cap, limit=limit)
 

@@ -11,12 +11,15 @@ from rich.text import Text
 
 from mpswatch.cli.compare_show import at
 from mpswatch.cli.show import console
+from mpswatch.cli.tables import narrow, print_whole
 from mpswatch.documents import CapStanding, Quantity
 from mpswatch.evidence.quantities import WORDS
 from mpswatch.history import LOOK_BACK, Amount, RunFacts, Series, judge, judge_all
 
 MOST = 2000
 """So many runs of a series are drawn at most, the newest; --since chooses others."""
+LEAST = 3
+"""So many numbers make a picture: one or two say no more than the table does."""
 WIDTH, HEIGHT = 72, 8
 STYLES = {"below": "red", "slower_once": "yellow", "explained": "yellow", "above": "cyan", "unknown": "dim"}
 
@@ -28,7 +31,7 @@ def building(done: int, of: int) -> None:
 
 
 def print_series(series: Series, runs: Sequence[RunFacts], *, cap: str | None, limit: int) -> None:
-    """One picture a cap and quantity, then a table a quantity of the newest runs."""
+    """A table a quantity of the newest runs, then how each cap stands, with a picture where there is a way to see."""
     out = console()
     out.print(Text(series.title, style="bold"), soft_wrap=True)
     # those of the newest run first, then those that only earlier ones have: a cap that is gone is shown to be
@@ -39,22 +42,22 @@ def print_series(series: Series, runs: Sequence[RunFacts], *, cap: str | None, l
         out.print(Text("no run has such a cap" if runs else "no run in this time"))
         return
     quantities = runs[-1].quantities
+    for quantity in quantities:
+        out.print(Text(f"{WORDS[quantity]} TFLOPS, newest last"))
+        print_whole(_table(runs, caps, quantity, limit), out)
+        out.print()
     for one in caps:
         for quantity in quantities:
             _print_picture(runs, one, quantity)
-    for quantity in quantities:
-        out.print(Text(f"{WORDS[quantity]} TFLOPS, newest last"))
-        out.print(_table(runs, caps, quantity, limit))
     out.print()
 
 
 def _table(runs: Sequence[RunFacts], caps: Sequence[str], quantity: Quantity, limit: int) -> Table:
-    table = Table()
-    table.add_column("run")
-    table.add_column("outcome")
+    table = narrow()
+    table.add_column("run", no_wrap=True)
     for one in caps:
         table.add_column(f"{one} %", justify="right")
-    table.add_column("beside it")
+    table.add_column("outcome, and beside it")
     for place in range(max(0, len(runs) - limit), len(runs)):
         table.add_row(*_row(runs, place, caps, quantity))
     return table
@@ -71,13 +74,13 @@ def _row(runs: Sequence[RunFacts], place: int, caps: Sequence[str], quantity: Qu
             cells.append(Text(reason, style="red"))
             continue
         found = judge(before, cap, quantity)
-        mark = {"below": " ▼", "slower_once": " ▽", "above": " ▲", "explained": " ≈"}.get(found.standing, "")
+        mark = {"below": "▼", "slower_once": "▽", "above": "▲", "explained": "≈"}.get(found.standing, "")
         cells.append(Text(f"{amount.tflops:.4g}{mark}", style=STYLES.get(found.standing, "")))
     foreign = run.caps[0].foreign if run.caps else None
     names = "unknown" if foreign is None else f"{len(foreign)} foreign" + (f": {', '.join(foreign)}" if foreign else "")
     managed = "unknown" if run.managed is None else str(run.managed)
-    beside = Text(f"{managed} managed, {names}"[:80])
-    return [Text(run.run_id or f"{run.started:%Y-%m-%d %H:%M:%S}"), Text(run.outcome), *cells, beside]
+    beside = Text(f"{run.outcome}, {managed} managed, {names}"[:90])
+    return [Text(run.run_id or f"{run.started:%Y-%m-%d %H:%M:%S}"), *cells, beside]
 
 
 def _print_picture(runs: Sequence[RunFacts], cap: str, quantity: Quantity) -> None:
@@ -90,6 +93,8 @@ def _print_picture(runs: Sequence[RunFacts], cap: str, quantity: Quantity) -> No
     newest = _amount(runs[-1], cap, quantity)
     line = f"{cap} % {WORDS[quantity]}: {said(found, at(newest) if newest is not None else '')}"
     out.print(Text(line, style=STYLES.get(found.standing, "")), soft_wrap=True)
+    if len(known) < LEAST:
+        return
     low, high = min(known), max(known)
     for number, line in enumerate(braille(values, low, high)):
         edge = f"{high:10.4g}" if number == 0 else f"{low:10.4g}" if number == HEIGHT - 1 else " " * 10

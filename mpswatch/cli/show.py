@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mpswatch.cli.tables import narrow, print_whole
 from mpswatch.documents import (
     Cell,
     DaemonLook,
@@ -150,9 +151,10 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
         out.print(Text(line, style="yellow"), soft_wrap=True)
     for daemon in snapshot.daemons:
         _print_daemon(daemon, out)
-    table = Table()
+    table = narrow()
     for heading in ("pid", "kind", "GPU", "memory MiB", "user", "where", "name"):
-        table.add_column(heading, justify="right" if heading in {"pid", "memory MiB"} else "left")
+        right = heading in {"pid", "memory MiB"}
+        table.add_column(heading, justify="right" if right else "left", no_wrap=right or heading == "GPU")
     if snapshot.tenants.value is None:
         out.print(Text(f"tenants unknown: {snapshot.tenants.unknown_reason}", style="red"))
         return
@@ -170,7 +172,7 @@ def print_poll(snapshot: PollSnapshot, out: Console) -> None:
         style = {"foreign": "yellow", "unresolved": "red"}.get(tenant.kind, "")
         style = "bold red" if _kind(tenant).startswith("escaped") else "" if tenant.welcome else style
         table.add_row(*(Text(cell, style=style) for cell in cells))
-    out.print(table)
+    print_whole(table, out)
     for look in snapshot.expectations:
         if look.minimum is not None:
             out.print(Text(*_expected(look)), soft_wrap=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mpswatch.cli.tables import narrow, print_whole
 from mpswatch.documents import InterferenceCell, InterferenceDocument
 from mpswatch.evidence.matrices import Matrix, Square, matrices, rate_in_words
 
@@ -28,9 +28,9 @@ def print_interference(document: InterferenceDocument, out: Console) -> None:
     )
     for matrix in matrices(document):
         _say(f"{matrix.title}: share of its rate that the victim (row) loses", out)
-        out.print(_grid(matrix))
+        print_whole(_grid(matrix), out)
     _say("every cell", out)
-    out.print(_list(document))
+    print_whole(_list(document), out)
     if document.partial_run_note is not None:
         out.print(Text(f"partial: {document.partial_run_note}", style="yellow"))
 
@@ -42,7 +42,7 @@ def _say(heading: str, out: Console) -> None:
 
 
 def _grid(matrix: Matrix) -> Table:
-    table = Table()
+    table = narrow()
     for heading in ("victim", "alone", *matrix.columns):
         table.add_column(Text(heading), justify="right")
     for row in matrix.rows:
@@ -58,9 +58,10 @@ def _square(square: Square) -> Text:
 
 
 def _list(document: InterferenceDocument) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # fits into 80 columns
+    table = narrow()
+    numbers = {"rate", "slowdown", "95 % interval"}
     for heading in ("victim", "beside", "rate", "slowdown", "95 % interval", "state"):
-        table.add_column(heading, justify="right" if heading in {"rate", "slowdown", "95 % interval"} else "left")
+        table.add_column(heading, justify="right" if heading in numbers else "left", no_wrap=heading in numbers)
     for cell in (*document.solo, *document.pairs):
         beside = "the stack alone" if cell.aggressor_cap is None else f"{cell.aggressor_kind} {cell.aggressor_cap} %"
         state = cell.state if cell.unknown_reason is None else f"unknown: {cell.unknown_reason}"

@@ -25,7 +25,7 @@ from mpswatch.daemon.once import Swept, sweep_once
 from mpswatch.daemon.parts import make_parts
 from mpswatch.daemon.sweeps import Outcome
 from mpswatch.daemon.work_directory import make_work_directory
-from mpswatch.documents import Event, InterferenceDocument, SweepDocument, to_json
+from mpswatch.documents import Event, InterferenceDocument, Reason, SweepDocument, to_json
 from mpswatch.names import printable
 from mpswatch.sweep.stop import Stop
 
@@ -142,6 +142,8 @@ def _print_json(swept: Swept) -> None:
 
 def _complain(event: Event) -> None:
     what = "refused" if event.kind == "sweep_refused" else "failed"
+    if event.reason is Reason.STOPPED:
+        what = "ended before its first cell"
     name = "interference" if event.plan == "interference" else "sweep"
     click.echo(printable(f"mpswatch: {name} {what} ({event.reason}): {event.message}"), err=True)
     remedy = event.details.get("remedy")

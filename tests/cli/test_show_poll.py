@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from mpswatch.cli.show import print_poll
+from mpswatch.cli.show_interference import print_interference
 from mpswatch.documents import DaemonLook, MigDevice, from_json
 
 RECORDED = Path(__file__).parents[1] / "recordings/h200-580/two-gpus/limits-check.txt"
@@ -42,3 +43,23 @@ def test_a_partitioned_gpu_is_shown_with_its_instances_and_why_it_is_left_alone(
     look = facts.gpu_look(gpu=facts.gpu("GPU-1", mig_enabled=True, mig_devices=(instance,)))
     why = "GPU-1 is partitioned by MIG, where a cap means something else, and left alone"
     assert f"{why}: MIG-41b3 (1g.18gb, 16 SMs, 16.0 GiB)" in printed(facts.poll(gpus=facts.known((look,))))
+
+
+def test_no_pid_and_no_amount_is_cut_whatever_tenants_are_called(facts):
+    tenants = tuple(
+        facts.tenant(4194300 + number, "foreign", 123456 << 20, process_name="/opt/" + "long/" * 30 + str(number))
+        for number in range(3)
+    )
+    said = printed(facts.poll(tenants=facts.known(tenants)))
+    assert "…" not in said
+    for number in range(3):
+        assert f"{4194300 + number} foreign" in said
+    assert said.count("123456") == 3
+    assert said.count(f"foreign {facts.GPU[:12]}") == 3
+
+
+def test_no_number_of_an_interference_matrix_is_cut(facts):
+    out = io.StringIO()
+    print_interference(facts.interference(), Console(file=out, width=80, markup=False, emoji=False, highlight=False))
+    assert "…" not in out.getvalue()
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines() if " to " in line and "%" in line)

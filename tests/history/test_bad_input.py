@@ -80,9 +80,9 @@ def test_history_names_what_it_leaves_out_and_shows_each_gpu_and_plan_by_itself(
 def test_the_table_says_why_a_cap_has_no_number(archive, messy):
     done = command(archive, "history", "--gpu", "GPU-4a1b", "--plan", "quick", "--limit", "2")
     assert "10 % burst: standing unknown (not_recorded, 0 earlier runs)" in done.stdout
-    failed, few = (line.split("│") for line in done.stdout.splitlines() if line.startswith("│"))
-    assert [cell.strip() for cell in failed][3:8] == ["742", "436", "587", "223", "deadline"]
-    assert [cell.strip() for cell in few][3:8] == ["742", "436", *["not in this run"] * 3]
+    failed, few = (line.split() for line in done.stdout.splitlines() if line.startswith(("run-0012", "few ")))
+    assert failed[1:7] == ["742", "436", "587", "223", "deadline", "partial,"]
+    assert few[1:] == ["742", "436", *["not", "in", "this", "run"] * 3, "complete,", *["2", "managed,", "0", "foreign"]]
     done = command(archive, "history", "--gpu", "GPU-4a1b", "--plan", "quick", "--cap", "11")
     assert "no run has such a cap" in done.stdout
 
@@ -190,3 +190,53 @@ def test_one_file_that_no_row_can_hold_is_named_and_costs_no_other(archive, run,
     assert command(archive, "compare", "run-0000", "run-0001").returncode == 0
     assert command(archive, "report", "--output", str(archive.directory / "report.html")).returncode == 0
     assert look_back(archive, run(3), now=run(3).finished_at).unreadable == 1
+
+
+@pytest.fixture
+def small(archive, written, facts):
+    """Runs with long ids and small numbers, quick and thorough."""
+    for hour in range(2):
+        cells = tuple(facts.cell(cap, tflops=tflops / 45678) for cap, (_, tflops) in facts.CURVE.items())
+        written(facts.sweep(run_id=f"20261130T12{hour:02}00Z-a1b2c3", cells=cells, **at(facts, hour)))
+        written(facts.thorough(run_id=f"20261130T13{hour:02}00Z-a1b2c3", **at(facts, hour)))
+    return archive
+
+
+def at_80_columns(archive, *arguments):
+    argv = [sys.executable, "-m", "mpswatch", *arguments, "--archive", str(archive.directory)]
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "…" not in done.stdout
+    return done.stdout
+
+
+def test_in_a_pipe_no_id_and_no_number_is_cut(small):
+    shown = at_80_columns(small, "history")
+    for run in ("20261130T120000Z-a1b2c3", "20261130T130100Z-a1b2c3"):
+        assert re.search(rf"^{run} ", shown, re.M)
+        assert run in at_80_columns(small, "archive", "ls")
+    (row,) = [line for line in shown.splitlines() if line.startswith("20261130T120100Z-a1b2c3")]
+    assert row.split()[1:6] == ["0.01624", "0.01285", "0.009545", "0.004882", "0.001861"]
+    assert max(len(line) for line in shown.splitlines() if line.startswith("2026")) <= 80
+    shown = at_80_columns(small, "compare", "20261130T120000Z-a1b2c3", "20261130T120100Z-a1b2c3")
+    assert re.search("cap TFLOPS 20261130T120000Z-a1b2c3 +20261130T120100Z-a1b2c3 +change", shown)
+    assert shown.count("0.009545") == 2
+    shown = at_80_columns(small, "compare", "20261130T130000Z-a1b2c3", "20261130T130100Z-a1b2c3")
+    assert shown.count("(645.7 to 648.3)") == 2
+
+
+def test_the_table_comes_first_and_two_runs_make_no_picture(small, written, facts):
+    shown = at_80_columns(small, "history", "--plan", "quick")
+    assert shown.index("20261130T120100Z-a1b2c3") < shown.index("50 % burst: 0.009545 TFLOPS, standing unknown")
+    assert "┤" not in shown
+    written(facts.sweep(run_id="third", **at(facts, 2)))
+    assert "┤" in at_80_columns(small, "history", "--plan", "quick")
+
+
+def test_a_history_of_nothing_says_what_was_looked_for_and_what_to_change(small):
+    done = command(small, "history", "--gpu", "GPU-none", "--plan", "quick")
+    assert done.stderr.splitlines() == [
+        f"no run in {small.directory} is of --gpu GPU-none --plan quick",
+        "  leave one of these out; mpswatch archive ls lists what is there",
+    ]

@@ -347,7 +347,7 @@ def test_pictures_follow_links_and_do_not_replace_them(archive, tmp_path):
         tmp_path / "p",
     )
     assert command(*arguments).returncode == 0
-    name = min(pictures.iterdir())
+    name = min((tmp_path / "p").iterdir())
     aim = name.rename(tmp_path / "aim.svg")
     aim.write_text("")
     name.symlink_to(aim)

@@ -409,3 +409,17 @@ def test_signals_are_named_as_documented():
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"):
         assert name in text
         assert hasattr(signal, name)
+
+
+def test_a_sweep_that_is_ended_before_its_first_cell_was_not_refused(tmp_path):
+    argv = [sys.executable, "-m", "mpswatch", "demo", "--once", "--archive", tmp_path / "archive"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as sweep:
+        for line in sweep.stderr:
+            if " as uid " in line:  # the client's launcher starts: it imports numpy before it measures
+                break
+        sweep.send_signal(signal.SIGINT)
+        said = sweep.communicate(timeout=60)[1]
+    assert sweep.returncode == 5
+    assert "mpswatch: sweep ended before its first cell (stopped): " in said
+    assert "refused" not in said
+    assert not list((tmp_path / "archive/runs").iterdir())

@@ -35,8 +35,9 @@ program under nohup ignores some. Told by this, and not by a name, because the c
 CLIENT_LOOK = 0.2
 """Seconds between two looks for clients, once the daemon has left."""
 
-_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
-"""What this interpreter ignores for itself, and what it starts should not."""
+_DEFAULT = (*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ)
+"""What the daemon must not ignore from its start, though this interpreter does (the last two), or whoever started it did
+(nohup: SIGHUP). One that ignored all of `CLIENT_IGNORES` would pass for a client."""
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
@@ -101,9 +102,7 @@ def _start(arguments: Sequence[str], mask: set[signal.Signals] | set[int]) -> in
     Its own group, and the terminal's foreground where there is one, so that Ctrl-C reaches it once: a second
     interrupt tells the daemon to leave at once.
     """
-    pid = os.posix_spawnp(
-        arguments[0], list(arguments), os.environ, setpgroup=0, setsigmask=mask, setsigdef=_PYTHON_IGNORES
-    )
+    pid = os.posix_spawnp(arguments[0], list(arguments), os.environ, setpgroup=0, setsigmask=mask, setsigdef=_DEFAULT)
     if os.isatty(0):
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         with contextlib.suppress(OSError):

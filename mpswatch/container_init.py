@@ -36,8 +36,8 @@ CLIENT_LOOK = 0.2
 """Seconds between two looks for clients, once the daemon has left."""
 
 _DEFAULT = (*FORWARDED, signal.SIGPIPE, signal.SIGXFSZ)
-"""What the daemon must not ignore from its start, though this interpreter does (the last two), or whoever started it did
-(nohup: SIGHUP). One that ignored all of `CLIENT_IGNORES` would pass for a client."""
+"""What the daemon must not ignore from its start, though this interpreter does (the last two), or whoever started it
+did (nohup: SIGHUP). One that ignored all of `CLIENT_IGNORES` would pass for a client."""
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 

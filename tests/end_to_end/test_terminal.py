@@ -25,6 +25,7 @@ class Terminal:
     def __init__(self, argv):
         self.pid, self.master = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a terminal starts it, whatever runs these tests (nohup)
             os.execv(argv[0], argv)  # noqa: S606 - a program, as a terminal starts it
         self.shown = ""
 

@@ -22,7 +22,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -72,6 +72,27 @@ class Run:
             if len(str(found)) > 1:
                 text = re.sub(rf"(?<![\w.-]){re.escape(str(found))}(?![\w.-])", shown, text)
         (self.output / name).write_text(re.sub(rf"\b{re.escape(socket.gethostname())}\b", "h200", text))
+
+    def finish(self, name: str) -> NoReturn:
+        """Write what was found as `name`, and leave by `os._exit`: a hung NVML call, or a client that waits, must not
+        hold the exit."""
+        failed: list[Any] = [check["what"] for check in self.checks if not check["holds"]]
+        summary = {
+            "seconds": round(time.monotonic() - self.began, 1),
+            "python": sys.version.split()[0],
+            "kernel": os.uname().release,
+            "held": len(self.checks) - len(failed),
+            "failed": failed,
+            "checks": self.checks,
+            "figures": self.figures,
+        }
+        self.write(name, json.dumps(summary, indent=1))
+        self.say(f"{summary['held']} checks held, {len(failed)} did not")
+        for what in failed:
+            print(f"  FAIL {what}")
+        shutil.rmtree(self.work, ignore_errors=True)
+        sys.stdout.flush()
+        os._exit(1 if failed else 0)
 
     def mps(self, name: str, *flags: str) -> Mps:
         return (Rehearsed if self.rehearsal else Mps)(self.work, name, *flags)
@@ -432,23 +453,8 @@ def main() -> int:
             SCENES[name](run)
         except Exception:  # noqa: BLE001 -- the others may still tell something
             run.check(False, f"{name} broke off: {traceback.format_exc()[-1500:]}")
-    failed: list[Any] = [check["what"] for check in run.checks if not check["holds"]]
-    summary = {
-        "seconds": round(time.monotonic() - run.began, 1),
-        "python": sys.version.split()[0],
-        "kernel": os.uname().release,
-        "held": len(run.checks) - len(failed),
-        "failed": failed,
-        "checks": run.checks,
-        "figures": run.figures,
-    }
-    run.write("identity.json", json.dumps(summary, indent=1))
-    run.say(f"{summary['held']} checks held, {len(failed)} did not")
-    for what in failed:
-        print(f"  FAIL {what}")
-    shutil.rmtree(work, ignore_errors=True)
-    sys.stdout.flush()
-    os._exit(1 if failed else 0)  # a hung NVML call, or a client that waits, must not hold the exit
+    run.finish("identity.json")
+    return 1
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
 import shutil
 import subprocess
 import sys
@@ -207,34 +205,13 @@ SCENES: dict[str, Callable[[Run, Stage], None]] = {
 }
 
 
-def finish(run: Run) -> None:
-    """Write what was found, and leave by `os._exit`: a hung NVML call must not hold the exit."""
-    failed = [check["what"] for check in run.checks if not check["holds"]]
-    summary = {
-        "seconds": round(time.monotonic() - run.began, 1),
-        "python": sys.version.split()[0],
-        "kernel": os.uname().release,
-        "held": len(run.checks) - len(failed),
-        "failed": failed,
-        "checks": run.checks,
-        "figures": run.figures,
-    }
-    run.write("namespaced.json", json.dumps(summary, indent=1))
-    run.say(f"{summary['held']} checks held, {len(failed)} did not")
-    for what in failed:
-        print(f"  FAIL {what}")
-    shutil.rmtree(run.work, ignore_errors=True)
-    sys.stdout.flush()
-    os._exit(1 if failed else 0)
-
-
 def too_late(run: Run, stage: list[Stage], seconds: float) -> None:
     """Whatever hangs: what was found so far is what there is. Clients leave, drained, when our pipes close."""
     run.check(False, f"it was done within {seconds:g} s")
     for mps in [mps for held in stage for mps in (held.root, held.user)]:
         with contextlib.suppress(Exception):
             mps.ask("quit")
-    finish(run)
+    run.finish("namespaced.json")
 
 
 def play(run: Run, stage: Stage, names: list[str]) -> None:
@@ -275,7 +252,7 @@ def main() -> int:
             play(run, stage, options.only)
     except Exception:  # noqa: BLE001 -- what was found counts all the same
         run.check(False, f"it broke off: {traceback.format_exc()[-1500:]}")
-    finish(run)
+    run.finish("namespaced.json")
     return 1
 
 
